@@ -161,6 +161,7 @@ TOO_HIGH = "predicted not to fit, and it ran: what is above under Memory is too 
         [
             *("megatron", "torchtitan", "trainer", "deepspeed", "llama-factory", "axolotl", "gpt-neox", "olmo"),
             *("llm-foundry", "torchtune", "nemo", "nanotron", "maxtext", "primus", "litgpt", "litgpt-finetune"),
+            *("megatron-bridge", "nemo-2"),
             *("xtuner", "fms-fsdp", "openrlhf", "verl-sft", "nemo-rl-sft", "verl", "nemo-rl", "trl"),
         ]
     ),
@@ -215,7 +216,7 @@ def import_(
     from planner.api import imported_step
     from planner.commands.screen import plan_view, render
     from planner.launchers import reading
-    from planner.launchers.reading import trainers_of_rl
+    from planner.launchers.reading import trainers_of_rl, wrappers
 
     recompute = asked.pop("recompute")
     pinned = {} if recompute is None else {"recompute": recompute}
@@ -227,9 +228,12 @@ def import_(
     context = click.get_current_context()
     lengths = {name: asked.pop(name) for name in ("response", "prompt_length")}
     lengths = {n: v for n, v in lengths.items() if context.get_parameter_source(n) is not ParameterSource.DEFAULT}
-    if source in trainers_of_rl.SOURCES or (source is None and (source := trainers_of_rl.detected(configuration))):
-        step = imported_step.imported(source, configuration, cluster, started, {**asked, **pinned, **lengths})
-        return _deliver_step(step, as_json, output, ran)
+    with wrappers.opened(configuration, started) as (command, inside, _):
+        trainer = source if source in trainers_of_rl.SOURCES else None
+        trainer = trainers_of_rl.detected(command) if source is None else trainer
+        if trainer is not None:
+            step = imported_step.imported(trainer, command, cluster, inside, {**asked, **pinned, **lengths})
+            return _deliver_step(step, as_json, output, ran)
     for name in lengths:
         raise WrongQuestion(f"--{name.replace('_', '-')}: for configurations of post-training only")
     found = reading.plan(source, configuration, cluster, pinned=pinned, started=started, **asked)

@@ -15,7 +15,7 @@ from planner.axes.table import ATTENTION_KERNEL, ZERO_SCOPE
 from planner.axes.values import ALONE, EVERYWHERE, over_nodes
 from planner.base.errors import WrongQuestion
 from planner.launchers import plan_facts
-from planner.launchers.reading import deepspeed
+from planner.launchers.reading import deepspeed, wrappers
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.source import AS_IT_IS, Started, detect, read, text_of
 from planner.models import context, files, model_rules, workload
@@ -66,8 +66,10 @@ def plan(
     Raises:
         WrongQuestion: it cannot be read, or no plan can say it.
     """
-    source = detect(text) if source is None else source
-    found = _with_micro(read(source, text, started), micro, source)
+    with wrappers.opened(text, started) as (text, started, job):
+        source = detect(text) if source is None else source
+        found = _with_micro(read(source, text, started), micro, source)
+        found = found if job is None else job.says(found)
     with tempfile.TemporaryDirectory() as folder:
         name = _model(found, model, source, Path(folder))
         found = replace(found, assumed=[*found.assumed, *_vocabulary(found, model, name)])

@@ -56,6 +56,8 @@ class Started:
     """Options, without dashes, or keys of a file that are left out."""
     files: tuple[Path, ...] = ()
     """Files that the configuration names, and others that belong to it."""
+    folder: Path | None = None
+    """Where these are looked for, if not next to the configuration."""
 
 
 AS_IT_IS = Started()
@@ -68,7 +70,7 @@ def read(source: str, text: str, started: Started = AS_IT_IS) -> FoundOptions:
     Raises:
         WrongQuestion: it cannot be read.
     """
-    folder = Path(text).parent if _is_file(text) else Path()
+    folder = started.folder or (Path(text).parent if _is_file(text) else Path())
     options = _found(source, text, folder, started)
     if started.files:
         named = ", ".join(path.name for path in started.files)

@@ -1,0 +1,160 @@
+"""Commands in jobs of Kubernetes, SkyPilot, dstack, in notebooks and pages are read, with the machines around them."""
+
+import json
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from planner.base.errors import WrongQuestion
+from planner.launchers.reading.imported_plan import plan
+from planner.launchers.reading.source import Started, detect, read
+from planner.launchers.reading.wrappers import opened
+
+OPTIONS = (
+    "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 4096 --max-position-embeddings 4096 "
+    "--micro-batch-size 1 --global-batch-size 64 --tensor-model-parallel-size 2 --bf16 --train-iters 10 "
+    "--use-distributed-optimizer"
+)
+COMMAND = f"torchrun --nnodes=$NNODES --nproc_per_node=8 pretrain_gpt.py {OPTIONS}"
+CONTAINER = """
+      - name: main
+        image: train
+        env: [{name: NNODES, value: "4"}, {name: TOKEN, valueFrom: {secretKeyRef: {name: a, key: b}}}]
+        resources: {limits: {nvidia.com/gpu: 8}}
+"""
+SHELL = CONTAINER + f'        command: [bash, -c, "pip install x && {COMMAND}"]\n'
+WORDS = CONTAINER + "        command:\n" + "".join(
+    f"        - {json.dumps(word)}\n" for word in COMMAND.replace("$NNODES", "$(NNODES)").split()
+)  # fmt: skip
+PYTORCHJOB = f"""apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+spec:
+  pytorchReplicaSpecs:
+    Master:
+      replicas: 1
+      template: {{spec: {{containers: [{{command: [x], resources: {{limits: {{nvidia.com/gpu: 8}}}}}}]}}}}
+    Worker:
+      replicas: 3
+      template:
+       spec:
+        containers:{textwrap.indent(SHELL, "    ")}"""
+JOBSET = f"""apiVersion: jobset.x-k8s.io/v1alpha2
+kind: JobSet
+spec:
+  replicatedJobs:
+  - replicas: 2
+    template:
+     spec:
+      parallelism: 2
+      template:
+       spec:
+        initContainers: [{{name: i, command: [echo, --num-layers, "1"]}}]
+        containers:{textwrap.indent(WORDS, "    ")}"""
+TRAINJOB = f"""apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+spec:
+  trainer:
+    numNodes: 4
+    resourcesPerNode: {{limits: {{nvidia.com/gpu: "8"}}}}
+    command: ["bash", "-c", "{COMMAND.replace("$NNODES", "$PET_NNODES")}"]
+"""
+CONFIGMAP = f"""apiVersion: v1
+kind: ConfigMap
+data:
+  train.sh: |
+    {COMMAND}
+---
+apiVersion: batch/v1
+kind: Job
+spec:
+  parallelism: 4
+  template:
+   spec:
+    containers:{CONTAINER}        args: ["bash", "/scripts/train.sh"]
+"""
+SKYPILOT = f"""resources: {{accelerators: "H100:8"}}
+num_nodes: 4
+setup: pip install torch
+run: |
+  N=`echo "$SKYPILOT_NODE_IPS" | wc -l`
+  {COMMAND.replace("$NNODES", "$N")}
+"""
+DSTACK = f"""type: task
+nodes: 4
+env: [A=b]
+commands:
+  - {COMMAND.replace("$NNODES", "$DSTACK_NODES_NUM")}
+resources: {{gpu: "H100:8"}}
+"""
+AZURE = f"""$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json
+command: {COMMAND.replace("$NNODES", "4")} --seed ${{{{inputs.seed}}}}
+inputs: {{seed: 7}}
+environment: azureml:train
+resources: {{instance_count: 4}}
+distribution: {{type: pytorch, process_count_per_instance: 8}}
+"""
+NOTEBOOK = json.dumps(
+    {
+        "cells": [
+            {"cell_type": "code", "source": ["nodes = 2 * 2\n", "!pip install torch"]},
+            {"cell_type": "code", "source": "!" + COMMAND.replace("$NNODES", "{nodes}")},
+        ]
+    }
+)
+MAKEFILE = f"NODES ?= 4\n\nclean:\n\trm -rf x\n\ntrain: clean\n\t@{COMMAND.replace('$NNODES', '$(NODES)')}\n"
+PAGE = f"# Train\n\n```bash\n$ pip install deepspeed\n```\n\n```\n$ {COMMAND.replace('$NNODES', '4')}\n```\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", PYTORCHJOB), ("b.yaml", JOBSET), ("c.yaml", TRAINJOB), ("d.yaml", CONFIGMAP), ("e.yaml", SKYPILOT),
+        ("f.dstack.yml", DSTACK), ("g.yml", AZURE), ("h.ipynb", NOTEBOOK), ("Makefile", MAKEFILE), ("README.md", PAGE),
+    ],
+)  # fmt: skip
+def test_command_and_machines_of_a_job_are_read(name: str, text: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+
+    with opened(str(path), Started()) as (command, started, job):
+        assert job is not None
+        found = job.says(read(detect(command), command, started))
+
+    assert (found.settings["tp"], found.batch, found.sequence, found.ranks) == (2, 64, 4096, 32)
+    assert "its command was read" in found.assumed[0]
+
+
+def test_machines_of_a_job_that_differ_from_the_cluster_are_said(tmp_path: Path) -> None:
+    (tmp_path / "job.yaml").write_text(SKYPILOT)
+
+    present = plan(None, str(tmp_path / "job.yaml"), ["dgx-h100:2"], model="llama2-7b")
+
+    assert "the command starts 32 ranks; predicted on 16" in present.differs
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        (
+            "job.yaml",
+            "apiVersion: v1\nkind: Job\nspec:\n  {{- if .Values.gpu }}\n  x: 1\n  {{- end }}\n",
+            "helm template",
+        ),
+        ("README.md", PAGE + PAGE.replace("--bf16", "--fp16"), "2 commands that train .*--arg 1"),
+        ("README.md", "```bash\npip install deepspeed\ngit clone x/train.py\n```\n", "no command in it"),
+        ("x.ipynb", '{"cells": []}', "no command in it"),
+    ],
+)
+def test_files_without_one_command_are_refused(name: str, text: str, reason: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+
+    with pytest.raises(WrongQuestion, match=reason):
+        plan(None, str(tmp_path / name), ["dgx-h100:2"])
+
+
+def test_one_of_several_commands_is_taken_by_its_place(tmp_path: Path) -> None:
+    (tmp_path / "README.md").write_text(PAGE + PAGE.replace("--bf16", "--fp16"))
+
+    with opened(str(tmp_path / "README.md"), Started(("2",))) as (command, started, _):
+        assert read(detect(command), command, started).precision == "fp16"
