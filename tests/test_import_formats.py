@@ -287,7 +287,7 @@ def test_accelerates_own_options_and_a_file_beside_it_count(tmp_path: Path) -> N
     (tmp_path / "fsdp.yaml").write_text(
         "distributed_type: FSDP\nfsdp_config: {fsdp_version: 2}\nmixed_precision: bf16\n"
     )
-    recipe = "model_name_or_path: llama3-8b\nper_device_train_batch_size: 2\nfsdp_unknown: 1\n"
+    recipe = "model_name_or_path: llama3-8b\nper_device_train_batch_size: 2\n"
     beside = reading.Started(files=(tmp_path / "fsdp.yaml",))
     command = (
         "accelerate launch --mixed_precision bf16 --use_deepspeed --zero_stage 3 t.py --model_name_or_path llama3-8b"

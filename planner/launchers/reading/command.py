@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from planner.base.errors import WrongQuestion
@@ -17,6 +17,8 @@ _LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch", "accelerate.c
 _PER_NODE = ("nproc_per_node", "nproc-per-node", "num_gpus", "gpus-per-node")
 _NODES = ("nnodes", "num_nodes")
 _WHOLE = ("num_processes",)
+_SETTING = re.compile(r"(CUDA_VISIBLE_DEVICES|NPROC_PER_NODE|NNODES)=")
+"""A variable that is set for a command."""
 _OF_ADDRESSES = re.compile(r"MASTER_|.*(_RANK|_KEY|_TOKEN|_ID|_ADDR|_PORT)$")
 """Variables that say where a job runs, or who runs it."""
 
@@ -44,8 +46,19 @@ class TrainingCommand:
     assumed: tuple[str, ...] = ()
 
 
-def command(script: Script, known: Collection[str]) -> TrainingCommand | None:
+def command(
+    script: Script,
+    known: Collection[str],
+    trains: Collection[str] = (),
+    whole: Callable[[Words], bool] = lambda words: False,
+) -> TrainingCommand | None:
     """The command with one of the `known` options; None where there is none.
+
+    Args:
+        script: What may be started.
+        known: Options without dashes.
+        trains: Those that only a training has: beside a command with one, others do not count.
+        whole: Whether a command counts whatever its options are.
 
     Raises:
         WrongQuestion: several that differ in such an option, or one with a variable that the script does not set
@@ -53,21 +66,28 @@ def command(script: Script, known: Collection[str]) -> TrainingCommand | None:
     """
     found: list[Words] = []
     for way in script.ways:
-        found += [words for words in way if _names(_arguments(words)[1]).intersection(known) and words not in found]
+        found += [
+            words
+            for words in way
+            if words not in found and (whole(words) or _names(_arguments(words)[1]).intersection(known))
+        ]
+    training = [words for words in found if whole(words) or _names(_arguments(words)[1]).intersection(trains)]
+    found = training or found
     if not found:
         return None
     read = [_without(options(_arguments(words)[1], known), script.ignored) for words in found]
     _refuse_several(read, known)
-    ranks = {_ranks(options(_arguments(words)[0], ())) for words in found}
-    launcher, arguments = _arguments(found[0])
-    started = _unchecked(found[0]) if any(map(_is_check, found[0])) else found[0]
+    ranks = {_ranks(options(_arguments(words)[0], ())) or _visible(words) for words in found}
+    first = tuple(word for word in found[0] if not _SETTING.match(word)) or found[0]
+    launcher, arguments = _arguments(first)
+    started = _unchecked(first) if any(map(_is_check, first)) else first
     program = started[len(launcher)] if launcher or len(arguments) < len(started) else ""
     return TrainingCommand(
         program=program,
         words=arguments,
         options=read[0],
         launcher=options(launcher, ()),
-        starter=found[0][0].rpartition("/")[2],
+        starter=first[0].rpartition("/")[2],
         ranks=ranks.pop() if len(ranks) == 1 else None,
         assumed=tuple(assumed(script)),
     )
@@ -175,6 +195,19 @@ def options(words: Sequence[str], known: Collection[str]) -> Options:
                 "(--run-script)"
             )
     return found
+
+
+def _visible(words: Words) -> int | None:
+    """Processes by the variables before a command that counts none itself: ms-swift's, or the accelerators it sees."""
+    variables = {name: value for name, _, value in (word.partition("=") for word in words if _SETTING.match(word))}
+    if re.fullmatch(r"[1-9]\d{0,5}", variables.get("NPROC_PER_NODE", "")):
+        nodes = variables.get("NNODES", "1")
+        return int(variables["NPROC_PER_NODE"]) * int(nodes) if re.fullmatch(r"[1-9]\d{0,5}", nodes) else None
+    included = next((word.partition("localhost:")[2] for word in words if "localhost:" in word), "")
+    seen = included or variables.get("CUDA_VISIBLE_DEVICES", "")
+    if not re.fullmatch(r"\d+(,\d+)*,?", seen) or any(word.startswith("--nnodes") for word in words):
+        return None
+    return len(seen.strip(",").split(","))
 
 
 def started_ranks(words: Words) -> int | None:

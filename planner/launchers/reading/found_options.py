@@ -47,6 +47,7 @@ class FoundOptions:
     steps: int | None = None
     mtp_layers: int = 0
     method: str = "pretrain"
+    task: str = "sft"
     rank: int | None = None
     """Of LoRA."""
     targets: tuple[str, ...] | None = None

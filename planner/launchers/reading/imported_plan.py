@@ -108,6 +108,7 @@ def _priced(
         "seq": found.sequence,
         "precision": found.precision,
         "method": found.method,
+        "task": found.task,
         **{name: value for name in ("rank", "targets", "optimizer") if (value := getattr(found, name)) is not None},
         "mtp_layers": found.mtp_layers,
         "tokens": _tokens(found),

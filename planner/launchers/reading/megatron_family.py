@@ -223,7 +223,11 @@ def read_swift(script: Script) -> FoundOptions | None:
         WrongQuestion: it starts several, or says something that no plan can say.
     """
     ways = {
-        words for way in script.ways for words in way if words[0].endswith("megatron") and words[1] in ("sft", "pt")
+        words[at:]
+        for way in script.ways
+        for words in way
+        for at in range(min(len(words) - 1, 4))
+        if words[at].endswith("megatron") and words[at + 1] in ("sft", "pt")
     }
     if not ways:
         return None

@@ -23,7 +23,7 @@ from planner.launchers.reading import (
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.shell import sandbox
 from planner.launchers.reading.shell.script import Branches, Script, script
-from planner.launchers.reading.trainer_dialects import mapping, with_files
+from planner.launchers.reading.trainer_dialects import WORDS, mapping, with_files
 from planner.models import files
 from planner.schema.launcher_table import launcher_table
 
@@ -218,7 +218,11 @@ _MARKS = {
         for name, kind in formats.formats().items()
         if "program" in kind.rows
     },
-    "trainer": re.compile(r"--(per_device_train_batch_size|(actor_)?model_name_or_path|zero_stage)\b"),
+    "trainer": re.compile(
+        "|".join(
+            [r"--(per_(device|gpu)_train_batch_size|(actor_)?model_name_or_path|zero_stage)\b", *WORDS["own_programs"]]
+        )
+    ),
     "megatron": re.compile(
         r"--(tensor-model-parallel-size|micro-batch-size|num-layers)\b|pretrain_gpt|\bmegatron (sft|pt)\s",
     ),

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import megatron_family
-from planner.launchers.reading.command import command
+from planner.launchers.reading import megatron_family, program_source, trainer_keys
+from planner.launchers.reading.command import TrainingCommand, command
 from planner.launchers.reading.found_options import FoundOptions
-from planner.launchers.reading.shell.script import Script
+from planner.launchers.reading.shell.script import Script, Words
 from planner.launchers.reading.trainer_dialects import (
     CHAT,
     DIALECTS,
@@ -21,13 +21,11 @@ from planner.launchers.reading.trainer_dialects import (
     NEAREST,
     OPTIMIZERS,
     OPTIONS,
-    OTHERWISE,
-    REFUSED,
     SWIFT,
     TARGETS,
     TRAINER,
+    TRAINS,
     TRL,
-    UNDERSTOOD,
     WORDS,
     Dialect,
     Values,
@@ -46,46 +44,48 @@ from planner.schema.launcher_table import launcher_table
 
 BASES = {0: "lora", 4: "qlora", 8: "qlora:int8"}
 """Bits of frozen weights -> method."""
+MAGNITUDES = {"lora": "dora", "qlora": "qdora"}
+"""Method -> the same with magnitudes beside its adapters."""
 OFFLOADING = "activation_offloading"
 """TRL's and Axolotl's key for what layers keep in host memory."""
-STAGES = ("sft", "pt", None)
-"""LLaMA-Factory's stages that train one model on one sequence each."""
+TASKS = {"sft": "sft", "pt": "sft", "dpo": "dpo", "rm": "reward"}
+"""LLaMA-Factory's stages -> what is learnt from."""
 PREFERENCES = re.compile(r"(^|[/_-])(dpo|grpo|ppo|kto|orpo|cpo|rloo|reward|gkd|bco|prm|rlhf)(?=[/_.-]|$)")
 """In the name of a program or its folder: models that are compared, judged or sampled from."""
 PADS = "sequences are as long as the longest of a micro-batch; predicted all as long as the limit (packing fills them)"
+_TABLES = ("embed_tokens", "lm_head", "wte", "word_embeddings")
+"""Matrices of the vocabulary."""
 _QUANTISERS: list[str] = WORDS["keys"]["quantisers"]
-_MATTER, _BESIDES = (re.compile(WORDS["keys"][name]) for name in ("matter", "besides"))
 _PROGRAMS: dict[str, str] = WORDS["programs"]
-_SHOWN = ("processes", "plugins", "torch_dtype", "pure_bf16")
-"""Keys that other lines tell of."""
+_OWN: dict[str, str] = WORDS["own_programs"]
 _LAUNCHES = {"config_file", "mixed_precision", "use_deepspeed", "deepspeed_config_file", "use_fsdp"}
 """Options of ``accelerate launch`` that say how the job is spread and computed."""
-_HARMLESS = re.compile("|".join(WORDS["keys"]["harmless"]))
 _TRL_ONLY: list[str] = launcher_table("trl").head["marks"]
 
 
 def read_command(script: Script) -> FoundOptions:
-    """A command that trains with Hugging Face's Trainer, or as DeepSpeed-Chat does.
+    """A command that trains with Hugging Face's Trainer or a program on it, or as DeepSpeed-Chat does.
 
     Raises:
         WrongQuestion: it says nothing, or something that no plan can say.
     """
-    started = command(script, OPTIONS)
+    started = command(script, OPTIONS, TRAINS, _names_a_file)
     if started is None:
         raise WrongQuestion("--from trainer: no option of a Trainer in it (--per_device_train_batch_size ...)")
     if other := _PROGRAMS.get(started.program.rpartition("/")[2]):
         raise WrongQuestion(f"{started.program}: {other}; its options say less than they do of the Trainer's")
-    if of := PREFERENCES.search(f"{script.folder.absolute()}/{started.program}".lower()):
+    named = PREFERENCES.search(f"{script.folder.absolute()}/{started.program}".lower())
+    if named is not None and named[2] != "dpo":
         raise WrongQuestion(
-            f"{started.program}: by its name ({of[2]}) it trains on preferences, rewards or its own answers; only "
-            "plain training is read"
+            f"{started.program}: by its name ({named[2]}) it trains on preferences, rewards or its own answers; only "
+            "plain training and DPO are read"
         )
-    values: dict[str, Any] = {name: _word(words) for name, words in started.options.items()}
-    if isinstance(values.get("config"), str):
-        values = {**mapping(named_file(script.folder, values["config"], script.files)), **values}
-    values = with_files(values, script.files)
-    if swift := started.starter == "swift":
-        values = {"tuner_type": values.get("train_type", "lora"), **_swift_precision(values), **values}
+    values = _with_its_file(started, script)
+    values = with_files(values, [path for path in script.files if path.suffix != ".py"])
+    values = {name: value for name, value in values.items() if name not in script.ignored}
+    dialect = _dialect(started, values)
+    values = _todays(dialect, values)
+    assumed: list[str] = []
     if not _LAUNCHES.isdisjoint(started.launcher):
         given = started.launcher.get("config_file")
         file = mapping(named_file(script.folder, given[0], script.files)) if given else {}
@@ -93,13 +93,89 @@ def read_command(script: Script) -> FoundOptions:
         values = {**launch, **values}
         if "gradient_checkpointing" in launch:  # FSDP recomputes, whatever the program's own switch says
             values["gradient_checkpointing"] = True
-    chats = "zero_stage" in values
-    dialect = CHAT if chats else _swift(values, started.ranks or 1) if swift else TRAINER
-    found = _read(dialect, {"dtype": "fp16" if chats else None, **values}, script.folder)
-    return replace(found, ranks=started.ranks or found.ranks, assumed=[*started.assumed, *found.assumed])
+    elif started.starter == "accelerate":
+        assumed.append("accelerate launch without --config_file: replicas, as where its own file says nothing else")
+    if (
+        dialect is TRAINER
+        and (own := program_source.own_defaults(started.program, script.folder, script.files)) is not None
+    ):
+        taken = {name: value for name, value in own.items() if not _stated(values, name)}
+        values = {**taken, **values}
+        assumed += [f"{started.program.rpartition('/')[2]}'s own defaults: {_listed(taken)}"] if taken else []
+    elif dialect is TRAINER and started.program.endswith(".py"):
+        assumed.append(f"{started.program}: not there; what it sets itself is not known (--file says where it is)")
+    if dialect is SWIFT:
+        dialect = _accumulating(values, started.ranks or 1)
+    if dialect is CHAT:
+        values = {"dtype": "fp16", **values}
+    if named is not None and "stage" not in values:
+        values = {"stage": "dpo", **values}
+    found = _read(dialect, values, script.folder)
+    return replace(found, ranks=started.ranks or found.ranks, assumed=[*started.assumed, *assumed, *found.assumed])
 
 
-def _swift(values: Values, ranks: int) -> Dialect:
+def _stated(values: Values, name: str) -> bool:
+    """Whether an option, or another of the same meaning, is stated."""
+    same = next((names for names in NAMES.values() if name in names), [name])
+    precision = ["bf16", "fp16"]
+    return any(values.get(key) is not None for key in (precision if name in precision else same))
+
+
+def _listed(taken: Values) -> str:
+    return ", ".join(f"{name} {value!s:.40}" for name, value in sorted(taken.items()))
+
+
+def _file_of(words: Words) -> str | None:
+    """The configuration that stands first among a program's arguments."""
+    first = next((word for word in words if word.startswith("--") or word.endswith((".yaml", ".yml", ".json"))), "")
+    return first if not first.startswith("--") and first else None
+
+
+def _names_a_file(words: Words) -> bool:
+    """Whether a command is one of a program that reads everything from a file."""
+    text = " ".join(words)
+    return any(re.search(pattern, text) for pattern in _OWN)
+
+
+def _with_its_file(started: TrainingCommand, script: Script) -> dict[str, Any]:
+    """A command's options over those of the file that it names; ``key=value`` behind it leads, too."""
+    values: dict[str, Any] = {name: _word(words) for name, words in started.options.items()}
+    named = values.get("config") if isinstance(values.get("config"), str) else _file_of(started.words)
+    if named is None:
+        return values
+    pairs = [word.split("=", 1) for word in started.words if re.fullmatch(r"[a-z]\w*=.*", word)]
+    over = {name: None if text == "null" else text for name, text in pairs}
+    return {**mapping(named_file(script.folder, named, script.files)), **over, **values}
+
+
+def _dialect(started: TrainingCommand, values: Values) -> Dialect:
+    """The program that a command starts: by its name, else by options that only one has."""
+    text = " ".join((started.starter, started.program, *started.words[:3]))
+    name = next((name for pattern, name in _OWN.items() if name and re.search(pattern, text)), "")
+    if name == "ms-swift":
+        return SWIFT
+    if "base_model" in values and "datasets" in values:
+        name = "axolotl"
+    if "finetuning_type" in values or {"stage", "template"} <= values.keys():
+        name = "llama-factory"
+    if name in DIALECTS:
+        return DIALECTS[name]
+    return CHAT if "zero_stage" in values else TRAINER
+
+
+def _todays(dialect: Dialect, values: Values) -> dict[str, Any]:
+    """Options of an earlier release by the names that they have today, and what the program takes by itself."""
+    if dialect is not SWIFT:
+        return {**values}
+    former: dict[str, str] = WORDS["former_swift"]
+    values = {former.get(name, name): value for name, value in values.items()}
+    kind = values.get("tuner_type") or values.get("train_type") or "lora"
+    if kind not in ("lora", "full"):
+        raise WrongQuestion(f"--from trainer: tuner_type {kind!s:.40}: choose full, lora")
+    return {"tuner_type": kind, **_swift_precision(values), **values}
+
+
+def _accumulating(values: Values, ranks: int) -> Dialect:
     """ms-swift, which accumulates to 16 sequences a step where nothing is stated."""
     micro = max(count(values, "per_device_train_batch_size"), 1)
     return replace(SWIFT, defaults={**SWIFT.defaults, "accumulation": -(-16 // (micro * ranks))})
@@ -109,7 +185,7 @@ def _swift_precision(values: Values) -> dict[str, str]:
     """What ms-swift computes in: by the weights' own type, bf16 of nearly all checkpoints, if nothing is stated."""
     if {"bf16", "fp16"} & values.keys():
         return {}
-    return {"dtype": "fp16" if values.get("torch_dtype") in ("float16", "float32") else "bf16"}
+    return {"dtype": "fp16" if values.get("torch_dtype") in ("float16", "float32", "fp16") else "bf16"}
 
 
 def read_file(name: str) -> Callable[[str, Path], FoundOptions]:
@@ -118,17 +194,20 @@ def read_file(name: str) -> Callable[[str, Path], FoundOptions]:
 
 
 def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
+    if dialect is TRAINER and "beta" in values and "stage" not in values:
+        values = {"stage": _compared(folder), **values}
     if dialect is TRAINER and not values.keys().isdisjoint(_TRL_ONLY):
-        dialect = TRL
-        if values.get("bf16") is None and not true(values.get("fp16")):
-            values = {**values, "bf16": TRL.defaults["bf16"]}
+        dialect, values = _of_trl(values)
     if dialect.name == "llama-factory" and not values.keys().isdisjoint(megatron_family.adapter_marks()):
         return megatron_family.read_adapter(values)
+    trainer_keys.refuse(dialect, values)
     _refuse(dialect, values)
     sharded, assumed = sharding(values, folder)
     base = _base(dialect, values)
     micro, accumulation = (_whole(dialect, values, name) for name in ("micro", "accumulation"))
     assert micro is not None and accumulation is not None
+    task = _task(dialect, values)
+    micro *= 1 if task == "sft" else 2  # both answers of a pair
     settings: dict[str, object] = {
         **sharded.settings,
         "micro": micro,
@@ -150,10 +229,11 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
         settings=settings,
         accumulation=accumulation,
         per_rank=micro * accumulation,
-        precision=_precision(values, assumed),
-        sequence=_whole(dialect, values, "sequence"),
+        precision=_precision(values, sharded.precision, assumed),
+        sequence=_sequence(dialect, values),
         steps=steps if steps is not None and steps > 0 else None,
-        method=BASES[base] if lora else "pretrain" if _untrained(values) else "finetune",
+        method=_method(dialect, values, base),
+        task=task,
         rank=_whole(dialect, values, "rank") if lora else None,
         targets=_targets(targets, assumed) if lora else None,
         optimizer=_optimizer(dialect, values),
@@ -162,17 +242,83 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
         degrees=_mesh(dialect, values, replicas),
         shards=replicas if replicas > 1 else None,
         differs=tuple(_differs(dialect, values, sharded, runtime)),
-        unread=sorted(
-            str(name) for name in values if _unread(str(name), values[name]) and not (offloads and name == OFFLOADING)
-        ),
+        unread=[],
         assumed=[*_defaults(dialect, values), *assumed],
     )
+
+
+def _compared(folder: Path) -> str:
+    """What a recipe with a ``beta`` compares answers by, which the name of its folder alone says.
+
+    Raises:
+        WrongQuestion: it does not, or not by DPO.
+    """
+    named = PREFERENCES.search(f"{folder.absolute()}/")
+    if named is None or named[2] != "dpo":
+        raise WrongQuestion("--from trainer: beta: rewards or preferences cannot be taken over; only DPO's are")
+    return "dpo"
+
+
+def _of_trl(values: Values) -> tuple[Dialect, Values]:
+    """TRL's own defaults; its releases until 0.19, known by former names, recompute nothing and compute in 32 bit."""
+    former = not values.keys().isdisjoint(WORDS["former"]["trl"])
+    if former:
+        return replace(TRL, defaults={**TRL.defaults, "recompute": False}), values
+    if values.get("bf16") is None and not true(values.get("fp16")):
+        return TRL, {**values, "bf16": TRL.defaults["bf16"]}
+    return TRL, values
+
+
+def _task(dialect: Dialect, values: Values) -> str:
+    stage = values.get("stage")
+    if stage is not None and stage not in TASKS:
+        raise WrongQuestion(f"--from {dialect.name}: stage {stage!s:.40}: choose {', '.join(TASKS)}")
+    if stage == "dpo" and values.get("pref_loss", "sigmoid") not in ("sigmoid", "hinge", "ipo", "kto_pair"):
+        raise WrongQuestion(
+            f"--from {dialect.name}: pref_loss {values['pref_loss']!s:.40}: it compares with no reference model, and "
+            "no plan does so"
+        )
+    if dialect.name == "axolotl" and values.get("rl"):
+        return "dpo"
+    return TASKS.get(str(stage), "sft")
+
+
+def _method(dialect: Dialect, values: Values, base: int) -> str:
+    """What is trained: all, adapters, or LLaMA-Factory's last blocks."""
+    if dialect.adapts(values):
+        method = "qlora:fp8" if true(values.get("quantization_fp8")) else BASES[base]
+        if not any(true(values.get(name)) for name in NAMES["magnitudes"]):
+            return method
+        if method not in MAGNITUDES:
+            raise WrongQuestion(f"--from {dialect.name}: DoRA over weights of 8 bit: choose 4 or 16")
+        return MAGNITUDES[method]
+    blocks = values.get("trained_layers")
+    if blocks is not None or values.get("finetuning_type") == "freeze":
+        blocks = values.get("freeze_trainable_layers", 2) if blocks is None else blocks
+        whole = str(values.get("freeze_trainable_modules", "all")) == "all"
+        if not whole or not re.fullmatch(r"[1-9]\d{0,3}", str(blocks)):
+            raise WrongQuestion(
+                f"--from {dialect.name}: freeze_trainable_layers {blocks!s:.40}: the last blocks, whole, are read"
+            )
+        return f"freeze:{blocks}"
+    return "pretrain" if _untrained(values) else "finetune"
 
 
 def _mesh(dialect: Dialect, values: Values, replicas: int) -> tuple[int, int] | None:
     """Replicas and shards, where they are stated."""
     shards = _size(dialect, values, "shards")
     return (replicas, shards or -1) if shards or replicas > 1 else None
+
+
+def _sequence(dialect: Dialect, values: Values) -> int | None:
+    """Tokens of a sequence: as stated, a prompt's and its answer's together, or the program's own."""
+    parts = [
+        next((count(values, key) for key in NAMES[name] if count(values, key)), 0) for name in ("prompts", "answers")
+    ]
+    stated = any(values.get(name) is not None for name in NAMES["sequence"])
+    if stated or not any(parts) or dialect is DIALECTS["axolotl"]:
+        return _whole(dialect, values, "sequence")
+    return parts[0] if values.get("stage") == "pt" else sum(parts)
 
 
 def _runtime(dialect: Dialect, values: Values, sharding: str, *, anyhow: bool) -> str:
@@ -188,41 +334,35 @@ def _runtime(dialect: Dialect, values: Values, sharding: str, *, anyhow: bool) -
 
 
 def _untrained(values: Values) -> bool:
-    return values.get("stage") == "pt" or true(values.get("reinit_weights"))
+    switches = ("reinit_weights", "train_from_scratch", "model_untrained")
+    return values.get("stage") == "pt" or any(true(values.get(name)) for name in switches)
 
 
 def _refuse(dialect: Dialect, values: Values) -> None:
-    for name in filter(REFUSED.__contains__, values):
-        if values[name] not in (None, False, "false", "False", "none", "", 0, "no"):
-            raise WrongQuestion(f"--from {dialect.name}: {name}: {REFUSED[name]} cannot be taken over")
-    whole = values.get("model_quantization_config_kwargs") == {"dequantize": True}
-    wrong = sorted(
-        name
-        for name in values
-        if _matters(name, values[name]) and name not in UNDERSTOOD and not (whole and name.startswith("model_quant"))
-    )
     if true(values.get(OFFLOADING)) and values.get("deepspeed"):
-        wrong.append(OFFLOADING)
-    if wrong:
         raise WrongQuestion(
-            f"--from {dialect.name}: {', '.join(wrong[:6])}: may change precision, memory or time, and no plan holds "
-            f"it; --ignore {wrong[0]} prices the rest without"
+            f"--from {dialect.name}: {OFFLOADING}: may change precision, memory or time, and no plan holds it with "
+            f"DeepSpeed; --ignore {OFFLOADING} prices the rest without"
         )
-    if values.get("stage") not in STAGES:
-        raise WrongQuestion(f"--from {dialect.name}: {values['stage']!s:.40}: only plain training and LoRA are read")
     if true(values.get("do_predict")) and not true(values.get("do_train")):
         raise WrongQuestion(f"--from {dialect.name}: do_predict: it does not train")
-    if values.get("finetuning_type", "full") not in ("full", "lora"):
-        raise WrongQuestion(
-            f"--from {dialect.name}: finetuning_type {values['finetuning_type']!s:.40}: choose full, lora"
-        )
+    if (kind := values.get("finetuning_type", "full")) not in ("full", "lora", "freeze"):
+        raise WrongQuestion(f"--from {dialect.name}: finetuning_type {kind!s:.40}: choose full, lora, freeze")
+    if (kind := values.get("adapter")) not in (None, "", False, "none", "lora", "qlora"):
+        raise WrongQuestion(f"--from {dialect.name}: adapter {kind!s:.40}: choose lora, qlora")
 
 
 def _differs(dialect: Dialect, values: Values, sharded: FoundOptions, runtime: str) -> Iterator[str]:
     yield from sharded.differs
     predicted = LIGER if runtime == "hf-trainer-liger" else ()
-    notes = dict.fromkeys(text for name, text in OTHERWISE.items() if true(values.get(name)) and name not in predicted)
-    yield from (f"{text}; predicted without" for text in notes)
+    yield from dict.fromkeys(text for name, text in trainer_keys.otherwise(values) if name not in predicted)
+    if dialect.adapts(values) and (saved := next(filter(None, map(values.get, NAMES["saved"])), None)):
+        modules = ", ".join(map(str, saved)) if isinstance(saved, list) else str(saved)
+        yield f"modules trained in addition to the adapters ({modules:.80}); predicted frozen"
+    if values.get("finetuning_type") == "freeze" and values.get("freeze_extra_modules"):
+        yield f"modules trained in addition to blocks ({values['freeze_extra_modules']!s:.60}); predicted frozen"
+    if str(values.get("gradient_checkpointing")).lower() in ("unsloth", "offload", "offload_disk"):
+        yield "what layers keep lies in host memory; predicted on the accelerator"
     if (name := str(dialect.get(values, "optimizer") or "")) in NEAREST:
         yield f"optimizer {name}, of which {NEAREST[name][1]}; predicted as {NEAREST[name][0]}"
     if plugins := [str(name).rpartition(".")[2] for name in values.get("plugins") or () if "Liger" not in str(name)]:
@@ -232,6 +372,8 @@ def _differs(dialect: Dialect, values: Values, sharded: FoundOptions, runtime: s
         yield "weights and optimizer states in 16 bit, without a copy in 32 bit; predicted with one"
     if count(values, "lora_dim") and not true(values.get("only_optimize_lora")):
         yield "embeddings and norms are trained, too; predicted frozen"
+    if any(str(values.get(name)).lower() == "fp4" for name in _QUANTISERS):
+        yield "weights in fp4; predicted in nf4, which is as large"
     if _base(dialect, values) == 4 and not true(dialect.get(values, "nested")):
         yield "scales of 4-bit weights are in 32 bit; predicted quantised, too (0.4 bit a weight less)"
     if not true(dialect.get(values, "packing")) and values.get("stage") != "pt" and "zero_stage" not in values:
@@ -241,12 +383,12 @@ def _differs(dialect: Dialect, values: Values, sharded: FoundOptions, runtime: s
 def _base(dialect: Dialect, values: Values) -> int:
     """Bits of the weights that adapters leave frozen, which bitsandbytes quantises; 0: they are not."""
     switches = {
-        4: any(true(values.get(name)) for name in ("load_in_4bit", "q_lora", "use_4bit_quantization")),
-        8: any(true(values.get(name)) for name in ("load_in_8bit", "use_8bit_quantization")),
+        bits: any(true(values.get(key)) for key in NAMES[name]) for bits, name in ((4, "four_bits"), (8, "eight_bits"))
     }
-    bits = count(values, "quantization_bit") or next((bits for bits, on in switches.items() if on), 0)
+    stated = next((count(values, name) for name in NAMES["bits"] if count(values, name)), 0)
+    bits = {16: 0, 32: 0}.get(stated, stated) or next((bits for bits, on in switches.items() if on), 0)
     kinds = {str(values[name]).lower() for name in _QUANTISERS if values.get(name) is not None}
-    known = bits in BASES and kinds <= {"nf4", "bnb", "bitsandbytes"}
+    known = bits in BASES and kinds <= {"nf4", "fp4"}
     if (bits and not (known and dialect.adapts(values))) or (values.get("adapter") == "qlora" and bits != 4):
         raise WrongQuestion(f"--from {dialect.name}: quantised weights are read in 4 bit (nf4) or 8, under adapters")
     return bits
@@ -265,11 +407,15 @@ def _recomputes(dialect: Dialect, values: Values, folder: Path) -> bool:
     return true(dialect.get(values, "recompute")) and not true(values.get("disable_gradient_checkpointing"))
 
 
-def _precision(values: Values, assumed: list[str]) -> str:
+def _precision(values: Values, of_engine: str | None, assumed: list[str]) -> str:
     if (kind := values.get("dtype")) in ("bf16", "fp16"):
         return str(kind)
+    if of_engine in ("bf16", "fp16") and all(values.get(name) is None for name in ("bf16", "fp16")):
+        return of_engine
     if true(values.get("pure_bf16")):
         return "bf16"
+    former = {"bf16": values.get("bfloat16"), "fp16": values.get("float16")}
+    values = {**values, **{name: value for name, value in former.items() if value is not None}}
     for name in ("bf16", "fp16"):
         if values.get(name) == "auto":
             assumed.append(f"{name} auto: bf16, as accelerators since Ampere have it")
@@ -281,7 +427,11 @@ def _precision(values: Values, assumed: list[str]) -> str:
 
 
 def _optimizer(dialect: Dialect, values: Values) -> str:
-    name = str(dialect.get(values, "optimizer") or "adamw_torch")
+    if true(values.get("adafactor")):
+        return OPTIMIZERS["adafactor"]
+    if true(values.get("use_8bit_optimizer")):
+        return OPTIMIZERS["adamw_bnb_8bit"]
+    name = str(dialect.get(values, "optimizer") or "adamw_torch").lower()
     if name in NEAREST:
         return NEAREST[name][0]
     if name not in OPTIMIZERS:
@@ -294,27 +444,20 @@ def _targets(given: Any, assumed: list[str]) -> tuple[str, ...] | None:
         assumed.append("LoRA's layers not stated: q, k, v and o (--target says others)")
         return None
     names = [*map(str, given)] if isinstance(given, list) else [name.strip() for name in str(given).split(",")]
-    names = [part for name in names for part in _alternatives(name)]
-    if unknown := [name for name in names if name not in TARGETS]:
-        raise WrongQuestion(f"LoRA layer {unknown[0]:.40}: choose {', '.join(TARGETS)}")
-    return tuple(dict.fromkeys(target for name in names for target in TARGETS[name]))
-
-
-def _unread(name: str, value: Any) -> bool:
-    stated = name not in UNDERSTOOD and value not in (None, False) and name not in _SHOWN
-    return stated and not _HARMLESS.fullmatch(name)
+    names = [part for name in names for part in _alternatives(name.strip("[]'\" "))]
+    if besides := [name for name in names if name in _TABLES]:
+        assumed.append(f"adapters of {', '.join(besides)}: without them")
+    known = {**TARGETS, **(WORDS["targets_of_qwen"] if "c_attn" in names else {})}
+    if unknown := [name for name in names if name not in known and name not in _TABLES]:
+        usual = ", ".join([*TARGETS][:8])
+        raise WrongQuestion(f"LoRA layer {unknown[0]:.40}: choose {usual}, or names of other models' own")
+    return tuple(dict.fromkeys(target for name in names for target in known.get(name, ())))
 
 
 def _alternatives(name: str) -> list[str]:
     """The linear layers of a pattern that ends in them: ``(mlp|self_attn).(up|q|o)_proj``."""
     ending = re.search(r"\(([a-z|]+)\)_proj$", name)
     return [f"{letter}_proj" for letter in ending[1].split("|")] if ending else [name]
-
-
-def _matters(name: str, value: Any) -> bool:
-    """Whether a key speaks of parallelism, precision, memory or batch, and is set."""
-    on = str(value).lower() not in ("none", "null", "false", "no", "", "0", "1")
-    return bool(on and _MATTER.fullmatch(name) and not _BESIDES.fullmatch(name)) and name not in _SHOWN
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------

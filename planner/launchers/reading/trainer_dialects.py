@@ -37,6 +37,8 @@ REFUSED: Mapping[str, str] = {key: what for what, keys in WORDS["refused"].items
 UNDERSTOOD = {key for keys in NAMES.values() for key in keys} | OTHERWISE.keys() | REFUSED.keys()
 OPTIONS = frozenset(UNDERSTOOD - OTHERWISE.keys() | {*WORDS["keys"]["known"]})
 """By which a command is known as one of a Trainer."""
+TRAINS: list[str] = WORDS["keys"]["trains"]
+"""Options that only a training has."""
 LIGER: list[str] = WORDS["otherwise"]["fused kernels (Liger)"]
 """Keys that switch Liger's kernels on, whose loss takes logits in chunks."""
 OPTIMIZERS: Mapping[str, str] = {word: optimizer for optimizer, words in WORDS["optimizers"].items() for word in words}
@@ -55,10 +57,17 @@ FSDP: Mapping[str, Mapping[str, Any]] = WORDS["fsdp"]
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """A program: its name, and our name -> its own value where nothing is set."""
+    """A program.
+
+    Attributes:
+        name: By which messages call it.
+        defaults: Our name -> its own value where nothing is set.
+        options: Sections of ``trainer_options.toml`` with its options on which nothing depends.
+    """
 
     name: str
     defaults: Values
+    options: tuple[str, ...] = ("transformers", "trl", "scripts", "hf-trainer")
 
     def get(self, values: Values, name: str) -> Any:
         """The value under one of its names, or its default."""
@@ -66,29 +75,33 @@ class Dialect:
         return next(stated, self.defaults.get(name))
 
     def adapts(self, values: Values) -> bool:
-        """Whether its values ask for LoRA."""
+        """Whether its values ask for LoRA: by a switch or a kind of tuning, else by a rank that is stated."""
         if self.name == "llama-factory":
             return bool(values.get("finetuning_type", "lora") == "lora")
         if self.name == "axolotl":
             return values.get("adapter") in ("lora", "qlora")
-        if values.get("use_lora") is not None and not true(values["use_lora"]):
-            return False
-        return (
-            "lora" in (values.get("tuner_type"), values.get("train_type"))
-            or any(true(values.get(name)) for name in ("use_peft", "use_lora", "q_lora", "use_peft_lora"))
-            or (self == TRAINER and "lora_r" in values and "use_peft" not in values)  # FastChat's train_lora.py
-            or max(count(values, "lora_dim"), count(values, "lora_rank")) > 0
-        )
+        kinds = [values[name] for name in ("tuner_type", "train_type", "finetuning_type") if values.get(name)]
+        if kinds:
+            return bool(kinds[0] == "lora")
+        switches = [true(values[name]) for name in NAMES["adapters"] if values.get(name) is not None]
+        if switches or any(true(values.get(name)) for name in FULL):
+            return any(switches)
+        return any(count(values, name) > 0 for name in NAMES["rank"])
 
 
+FULL = ("full_finetune", "full_finetuning")
+"""Switches of scripts that train adapters otherwise."""
 TRAINER = Dialect("trainer", WORDS["defaults"])
 TRL = Dialect("trainer", launcher_table("trl").head["defaults"])
-SWIFT = Dialect("trainer", WORDS["swift"])
+SWIFT = Dialect("trainer", WORDS["swift"], ("transformers", "ms-swift"))
 CHAT = Dialect("trainer", WORDS["chat"])
 """DeepSpeed-Chat, by its own parser."""
 DIALECTS = {
     "trainer": TRAINER,
-    **{name: Dialect(name, launcher_table(name).head["defaults"]) for name in ("llama-factory", "axolotl")},
+    **{
+        name: Dialect(name, launcher_table(name).head["defaults"], options)
+        for name, options in {"llama-factory": ("transformers", "llama-factory"), "axolotl": ("axolotl",)}.items()
+    },
 }
 
 
@@ -176,15 +189,12 @@ def sharding(values: Values, folder: Path) -> tuple[FoundOptions, list[str]]:
             "overlap_comm": True,
             "offload_param": {"device": device},
         }  # dschat/utils/ds_utils.py
-    if built := re.fullmatch(r"zero([0-3])(_offload)?", str(given)):  # ms-swift's own files (swift/config)
-        given = _zero({"zero_stage": int(built[1]), "offload_optimizer_device": "cpu" if built[2] else "none"})
-        given["zero_optimization"] |= {"overlap_comm": False}
     if given is True:
         raise WrongQuestion(
             "--deepspeed: no file behind it; write its name, or --ignore deepspeed prices the rest without"
         )
     if given is not None and given is not False:
-        text = json.dumps(given) if isinstance(given, dict) else named_file(folder, str(given))
+        text, whose = (json.dumps(given), []) if isinstance(given, dict) else _engine_file(folder, str(given))
         found = deepspeed.read(text)
         said_elsewhere = (
             "train_micro_batch_size_per_gpu",
@@ -193,7 +203,7 @@ def sharding(values: Values, folder: Path) -> tuple[FoundOptions, list[str]]:
             "bf16.enabled",
             "recomputation:",
         )
-        return found, [line for line in found.assumed if not line.startswith(said_elsewhere)]
+        return found, [*whose, *(line for line in found.assumed if not line.startswith(said_elsewhere))]
     config = fsdp_config(values, folder)
     words = _words(values.get("fsdp"))
     if words or config or values.get("fsdp_version"):
@@ -201,6 +211,27 @@ def sharding(values: Values, folder: Path) -> tuple[FoundOptions, list[str]]:
     return FoundOptions(runtime="pytorch-ddp", settings={"zero": 0}), [
         "no sharding: replicas (DistributedDataParallel)"
     ]
+
+
+def _engine_file(folder: Path, name: str) -> tuple[str, list[str]]:
+    """A configuration of DeepSpeed by its name, and what is taken for one that is not there but that a program ships.
+
+    Raises:
+        WrongQuestion: there is no such file.
+    """
+    shipped = ((re.search(rf"(^|/){pattern}$", name), rows) for pattern, rows in WORDS["own_files"].items())
+    known = next(((match["stage"], rows) for match, rows in shipped if match), None)
+    try:
+        return named_file(folder, name), []
+    except WrongQuestion:
+        if known is None:
+            raise
+    stage, rows = known
+    zero = {"stage": int(stage), "overlap_comm": rows["overlap"]}
+    zero["offload_optimizer"] = {"device": rows.get("optimizer", "none")}
+    zero["offload_param"] = {"device": rows.get("weights", "none")}
+    engine = {"zero_optimization": zero, "bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": "auto"}
+    return json.dumps(engine), [f"{name}: not there; ZeRO-{stage}, as the program's own file of that name has it"]
 
 
 def fsdp_config(values: Values, folder: Path) -> dict[str, Any]:
@@ -312,11 +343,13 @@ def library_name(name: str) -> str:
     """An id of the library for a name on the hub, in a file or of a function; a path or an unknown name as it is."""
     if not name or Path(name).exists():
         return str(Path(name) / "config.json") if name and Path(name).is_dir() else name
-    own = re.sub(r"([-_](hf|instruct|chat|base|it|v0\.\d|2507|bf16))+$", "", name.rpartition("/")[2].lower())
+    last = name.rstrip("/").rpartition("/")[2].lower()
+    own = re.sub(r"([-_](hf|instruct|chat|base|it|v0\.\d|2507|bf16))+$", "", last)
     own = re.sub(r"(?<=qwen2\.5)-coder|(?<=^gemma)-1\.1", "", own)  # other weights of the same shape
+    own = re.sub(r"^llama(?=-\d+b)", "llama1", own)
     plain = _letters(re.sub("^(meta|nvidia)-", "", own))
     known = next((known for known in library() if _letters(known) == plain), None)
-    return known or published().get(_letters(name.rpartition("/")[2].lower()), name)
+    return known or published().get(_letters(last), name)
 
 
 def _letters(name: str) -> str:

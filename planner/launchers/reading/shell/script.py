@@ -29,6 +29,10 @@ _PASTED = re.compile(r"\s*(--\w|\S+\.py\s)")
 """Beginning of a text that is options alone, or a program with them."""
 _DECLARES = {"export", "declare", "local", "readonly", "typeset"}
 _ENDS = {"exit", "return"}
+_PRINTS = ("echo", "printf", "cat")
+_FILE = re.compile(r"\.ya?ml$")
+_PLACES = ("CUDA_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES")
+"""Variables that say on how many accelerators a program runs that is told so by nothing else; they stand before it."""
 _INNER = {"bash", "sh", "sbatch", "srun", "qsub"}
 """Commands that run a here-document; of the first two ``-c`` is a script."""
 
@@ -236,8 +240,12 @@ class _Reader:
             return self.run(parsed(inner), [way], depth + 1)
         if words[0] in self.functions:
             return self.called(words, way, depth)
-        started = words[0] not in ("echo", "printf", "cat") and any(w.startswith("--") or w == "-m" for w in words)
-        return [replace(way, commands=(*way.commands, tuple(words)))] if started else [way]
+        if words[0] in _PRINTS or not any(
+            word.startswith("--") or word == "-m" or _FILE.search(word) for word in words
+        ):
+            return [way]
+        settings = (f"{name}={value}" for name in _PLACES if isinstance(value := way.values.get(name), str) and value)
+        return [replace(way, commands=(*way.commands, (*settings, *words)))]
 
     def inner(self, words: Sequence[str], statement: Command, way: _Way) -> str | None:
         """The script inside a command: ``eval``, ``bash -c``, or a here-document."""

@@ -1,0 +1,121 @@
+"""What a training script takes where its command says nothing: defaults of its options, read from its text.
+
+Options are the fields of its dataclasses, ``add_argument`` calls, and the arguments of a function that ``fire`` calls.
+Nothing of the script is run, and of its text nothing is shown but the values of options that are read.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from planner.base.errors import WrongQuestion
+from planner.launchers.reading.trainer_dialects import NAMES, named_file
+
+READ = {
+    *(
+        name
+        for key in ("micro", "accumulation", "sequence", "rank", "targets", "optimizer", "recompute")
+        for name in NAMES[key]
+    ),
+    *(name for key in ("adapters", "bits", "four_bits", "eight_bits", "nested", "packing") for name in NAMES[key]),
+    *("bf16", "fp16", "full_finetune", "full_finetuning", "optim"),
+}
+"""Options whose defaults count: those of shape, batch, precision and adapters."""
+LARGEST = 400_000
+"""Characters of a script that is read."""
+_ADAPTS = ("get_peft_model", "LoraConfig")
+_KEYWORDS = {"r": "lora_r", "target_modules": "lora_target_modules"}
+"""Arguments of PEFT's configuration -> options that say them."""
+
+
+def own_defaults(program: str, folder: Path, files: tuple[Path, ...]) -> dict[str, Any] | None:
+    """Option -> default of a script that a command starts; None where the script is not there or cannot be read."""
+    if not program.endswith(".py"):
+        return None
+    try:
+        text = named_file(folder, program, files)
+    except WrongQuestion:
+        return None
+    if len(text) > LARGEST:
+        return None
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    stated = {
+        name: value for name, value in _options([*ast.walk(tree)]) if name in READ and value not in (None, "", [])
+    }
+    defaults = {**_adapters(tree, stated), **stated}
+    adapts = any(defaults.get(name) is True for name in NAMES["adapters"])
+    return {name: value for name, value in defaults.items() if adapts or name not in NAMES["rank"]}
+
+
+def _options(nodes: list[ast.AST]) -> Iterator[tuple[str, Any]]:
+    fired = {
+        word.id
+        for node in nodes
+        if isinstance(node, ast.Call) and _called(node) == "Fire"
+        for word in node.args
+        if isinstance(word, ast.Name)
+    }
+    for node in nodes:
+        if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(mark) for mark in node.decorator_list):
+            for field in node.body:
+                if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and field.value:
+                    yield field.target.id, _default(field.value)
+        elif isinstance(node, ast.Call) and _called(node) == "add_argument":
+            words = [word.value for word in node.args if isinstance(word, ast.Constant)]
+            if long := next((word for word in words if isinstance(word, str) and word.startswith("--")), None):
+                yield long[2:].replace("-", "_"), _default(node)
+        elif isinstance(node, ast.FunctionDef) and node.name in fired:
+            given = node.args.args[len(node.args.args) - len(node.args.defaults) :]
+            yield from ((word.arg, _value(value)) for word, value in zip(given, node.args.defaults, strict=True))
+
+
+def _default(node: ast.expr) -> Any:
+    """The default of ``field(...)`` or ``add_argument(...)``, or a value itself."""
+    if not isinstance(node, ast.Call):
+        return _value(node)
+    stated = {word.arg: word.value for word in node.keywords}
+    inner = stated.get("default", stated.get("default_factory"))
+    if isinstance(inner, ast.Lambda):
+        inner = inner.body
+    return None if inner is None else _value(inner)
+
+
+def _value(node: ast.expr) -> Any:
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        return None
+    return value if isinstance(value, (str, int, float, bool, list)) else None
+
+
+def _adapters(tree: ast.AST, stated: dict[str, Any]) -> dict[str, Any]:
+    """What a script that adapts whatever its options say takes for rank and layers, as options say them."""
+    if any(name in stated for name in NAMES["adapters"]) or any(stated.get(name) == 0 for name in NAMES["rank"]):
+        return {}
+    adapters: dict[str, Any] = {}
+    for call in _unconditional(tree):
+        if _called(call) in _ADAPTS:
+            adapters["use_lora"] = True
+            stated_there = {word.arg: _value(word.value) for word in call.keywords if word.arg in _KEYWORDS}
+            adapters |= {_KEYWORDS[str(name)]: value for name, value in stated_there.items() if value is not None}
+    return adapters
+
+
+def _unconditional(node: ast.AST) -> Iterator[ast.Call]:
+    """Calls that hang on no condition but whether the file is the program itself."""
+    if isinstance(node, ast.Call):
+        yield node
+    if isinstance(node, (ast.If, ast.IfExp)) and "__main__" not in ast.unparse(node.test):
+        return
+    for child in ast.iter_child_nodes(node):
+        yield from _unconditional(child)
+
+
+def _called(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
