@@ -78,7 +78,7 @@ def command(
     read = [_without(options(_arguments(words)[1], known), script.ignored) for words in found]
     _refuse_several(read, known)
     ranks = {_ranks(options(_arguments(words)[0], ())) or _visible(words) for words in found}
-    first = tuple(word for word in found[0] if not _SETTING.match(word)) or found[0]
+    first = without_settings(found[0])
     launcher, arguments = _arguments(first)
     started = _unchecked(first) if any(map(_is_check, first)) else first
     program = started[len(launcher)] if launcher or len(arguments) < len(started) else ""
@@ -91,6 +91,11 @@ def command(
         ranks=ranks.pop() if len(ranks) == 1 else None,
         assumed=tuple(assumed(script)),
     )
+
+
+def without_settings(words: Words) -> Words:
+    """A command without the variables that are set for it alone."""
+    return tuple(word for word in words if not _SETTING.match(word)) or words
 
 
 def _without(found: Options, ignored: Collection[str]) -> Options:

@@ -11,7 +11,7 @@ from typing import Any
 from planner.axes import AXES
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import deepspeed, formats, megatron, megatron_model, megatron_options, torchtitan
-from planner.launchers.reading.command import command
+from planner.launchers.reading.command import command, without_settings
 from planner.launchers.reading.found_options import FoundOptions, Options
 from planner.launchers.reading.shell.script import Script, Words
 from planner.launchers.reading.trainer_dialects import TARGETS, count, library_name, named_file
@@ -222,13 +222,8 @@ def read_swift(script: Script) -> FoundOptions | None:
     Raises:
         WrongQuestion: it starts several, or says something that no plan can say.
     """
-    ways = {
-        words[at:]
-        for way in script.ways
-        for words in way
-        for at in range(min(len(words) - 1, 4))
-        if words[at].endswith("megatron") and words[at + 1] in ("sft", "pt")
-    }
+    started = (without_settings(words) for way in script.ways for words in way)
+    ways = {words for words in started if words[0].endswith("megatron") and words[1] in ("sft", "pt")}
     if not ways:
         return None
     (words, *others) = sorted(ways)

@@ -23,7 +23,8 @@ from planner.launchers.reading import (
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.shell import sandbox
 from planner.launchers.reading.shell.script import Branches, Script, script
-from planner.launchers.reading.trainer_dialects import WORDS, mapping, with_files
+from planner.launchers.reading.trainer_dialects import WORDS, mapping
+from planner.launchers.reading.trainer_sharding import with_files
 from planner.models import files
 from planner.schema.launcher_table import launcher_table
 

@@ -29,17 +29,13 @@ from planner.launchers.reading.trainer_dialects import (
     WORDS,
     Dialect,
     Values,
-    accelerate,
     count,
-    fsdp_config,
-    launched,
     library_name,
     mapping,
     named_file,
-    sharding,
     true,
-    with_files,
 )
+from planner.launchers.reading.trainer_sharding import accelerate, fsdp_config, launched, sharding, with_files
 from planner.schema.launcher_table import launcher_table
 
 BASES = {0: "lora", 4: "qlora", 8: "qlora:int8"}

@@ -8,7 +8,6 @@ DeepSpeed-Chat 83757d9c (step 1).
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion, malformed
-from planner.launchers.reading import deepspeed
-from planner.launchers.reading.found_options import FoundOptions
 from planner.models import files
 from planner.models.workload import hub, library
 from planner.schema.launcher_table import launcher_table
@@ -51,8 +48,6 @@ NEAREST: Mapping[str, tuple[str, str]] = {
 """An optimizer that is not priced -> the nearest that is, and what of its own differs."""
 TARGETS: Mapping[str, list[str]] = WORDS["targets"]
 """Names of linear layers -> matrices of a block."""
-FSDP: Mapping[str, Mapping[str, Any]] = WORDS["fsdp"]
-"""FSDP's word -> ZeRO stage and scope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,170 +119,6 @@ def count(values: Values, name: str) -> int:
     if not re.fullmatch(r"[0-9]{1,9}", str(value)):
         raise WrongQuestion(f"--from trainer: {name} is {value!r:.40}; a whole number is expected")
     return int(value)
-
-
-def accelerate(config: Values) -> dict[str, Any]:
-    """What Accelerate's configuration says, as the Trainer's own arguments say it.
-
-    Raises:
-        WrongQuestion: a kind of distribution that is not predicted.
-    """
-    kind = str(config.get("distributed_type", "NO"))
-    found: dict[str, Any] = {"processes": config.get("num_processes")}
-    mixed = config.get("mixed_precision")
-    found |= {str(mixed): True} if mixed in ("bf16", "fp16") else {}
-    if kind == "FSDP":
-        inner = {str(key).removeprefix("fsdp_"): value for key, value in _inner(config, "fsdp_config").items()}
-        found |= {"fsdp": "full_shard", "fsdp_config": inner}
-        found |= {"gradient_checkpointing": True} if true(inner.get("activation_checkpointing")) else {}
-    if kind == "DEEPSPEED":
-        engine = _inner(config, "deepspeed_config")
-        found["deepspeed"] = engine.get("deepspeed_config_file") or _zero(engine)
-    degrees = _inner(config, "parallelism_config")
-    for axis in ("tp", "cp", "dp_shard", "dp_replicate"):
-        size = degrees.get(f"parallelism_config_{axis}_size")
-        found |= {f"{axis}_size": size} if size else {}
-    if kind not in ("FSDP", "DEEPSPEED", "MULTI_GPU", "NO"):
-        raise WrongQuestion(f"--from trainer: distributed_type {kind:.40}: choose FSDP, DEEPSPEED or MULTI_GPU")
-    return found
-
-
-def launched(options: Mapping[str, list[str]]) -> dict[str, Any]:
-    """Options of ``accelerate launch`` as its configuration says them."""
-    config: dict[str, Any] = {name: words[0] if words else True for name, words in options.items()}
-    engine = {
-        key: config[key] for key in ("deepspeed_config_file", "zero_stage", "offload_optimizer_device") if key in config
-    }
-    if "use_deepspeed" in config or engine:
-        config |= {"distributed_type": "DEEPSPEED", "deepspeed_config": engine}
-    if "use_fsdp" in config:
-        inner = {key: value for key, value in config.items() if key.startswith("fsdp_")}
-        config |= {"distributed_type": "FSDP", "fsdp_config": inner}
-    return config
-
-
-def _zero(inner: Values) -> dict[str, Any]:
-    """Accelerate's own few keys as a DeepSpeed configuration."""
-    device = inner.get("offload_optimizer_device", "none")
-    stage = inner.get("zero_stage", 2)
-    stage = int(stage) if re.fullmatch(r"[0-3]", str(stage)) else stage
-    zero = {"stage": stage, "offload_optimizer": {"device": device}}
-    return {"zero_optimization": zero, "bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": "auto"}
-
-
-def sharding(values: Values, folder: Path) -> tuple[FoundOptions, list[str]]:
-    """Runtime and sharding: by DeepSpeed's file, FSDP's words, or plain replicas.
-
-    Raises:
-        WrongQuestion: a file is named that is not there, or a stage that is not predicted.
-    """
-    given = values.get("deepspeed") or values.get("deepspeed_config")
-    if "zero_stage" in values:
-        device = "cpu" if true(values.get("offload")) else "none"
-        given = _zero({"zero_stage": count(values, "zero_stage"), "offload_optimizer_device": device})
-        given["zero_optimization"] |= {
-            "overlap_comm": True,
-            "offload_param": {"device": device},
-        }  # dschat/utils/ds_utils.py
-    if given is True:
-        raise WrongQuestion(
-            "--deepspeed: no file behind it; write its name, or --ignore deepspeed prices the rest without"
-        )
-    if given is not None and given is not False:
-        text, whose = (json.dumps(given), []) if isinstance(given, dict) else _engine_file(folder, str(given))
-        found = deepspeed.read(text)
-        said_elsewhere = (
-            "train_micro_batch_size_per_gpu",
-            "gradient_accumulation_steps",
-            "train_batch_size",
-            "bf16.enabled",
-            "recomputation:",
-        )
-        return found, [*whose, *(line for line in found.assumed if not line.startswith(said_elsewhere))]
-    config = fsdp_config(values, folder)
-    words = _words(values.get("fsdp"))
-    if words or config or values.get("fsdp_version"):
-        return _fsdp(words, config), []
-    return FoundOptions(runtime="pytorch-ddp", settings={"zero": 0}), [
-        "no sharding: replicas (DistributedDataParallel)"
-    ]
-
-
-def _engine_file(folder: Path, name: str) -> tuple[str, list[str]]:
-    """A configuration of DeepSpeed by its name, and what is taken for one that is not there but that a program ships.
-
-    Raises:
-        WrongQuestion: there is no such file.
-    """
-    shipped = ((re.search(rf"(^|/){pattern}$", name), rows) for pattern, rows in WORDS["own_files"].items())
-    known = next(((match["stage"], rows) for match, rows in shipped if match), None)
-    try:
-        return named_file(folder, name), []
-    except WrongQuestion:
-        if known is None:
-            raise
-    stage, rows = known
-    zero = {"stage": int(stage), "overlap_comm": rows["overlap"]}
-    zero["offload_optimizer"] = {"device": rows.get("optimizer", "none")}
-    zero["offload_param"] = {"device": rows.get("weights", "none")}
-    engine = {"zero_optimization": zero, "bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": "auto"}
-    return json.dumps(engine), [f"{name}: not there; ZeRO-{stage}, as the program's own file of that name has it"]
-
-
-def fsdp_config(values: Values, folder: Path) -> dict[str, Any]:
-    """FSDP's settings, their prefix left out, from the configuration or the file that it names.
-
-    Raises:
-        WrongQuestion: there is no such file.
-    """
-    given = values.get("fsdp_config") or {}
-    config = mapping(named_file(folder, given)) if isinstance(given, str) else given
-    return {str(key).removeprefix("fsdp_"): value for key, value in config.items()} if isinstance(config, dict) else {}
-
-
-def _fsdp(words: list[str], config: Values) -> FoundOptions:
-    plain = config
-    kind = str(plain.get("sharding_strategy", "")).lower() or next(
-        (word for word in words if word in FSDP), "full_shard"
-    )
-    reshard = plain.get("reshard_after_forward", True)
-    if kind not in FSDP:
-        raise WrongQuestion(f"--from trainer: fsdp {kind:.40}: choose {', '.join(FSDP)}")
-    stage, scope = FSDP[kind]["zero"], FSDP[kind]["scope"]
-    if "offload" in words or true(plain.get("offload_params")):
-        raise WrongQuestion("--from trainer: fsdp_offload_params: weights in host memory cannot be taken over")
-    kept = stage == 2 or (stage == 3 and not true(reshard) and str(reshard).upper() != "FULL_SHARD")
-    return FoundOptions(
-        runtime="pytorch-ddp" if stage == 0 else "fsdp2",
-        settings={"zero": 3 if stage else 0, "zero_scope": scope},
-        differs=("weights stay whole after the forward pass; predicted as given back",) if kept else (),
-    )
-
-
-def _words(value: Any) -> list[str]:
-    return [str(word) for word in value] if isinstance(value, list) else str(value or "").replace(",", " ").split()
-
-
-def _inner(config: Values, name: str) -> Values:
-    value = config.get(name) or {}
-    if not isinstance(value, dict):
-        raise WrongQuestion(f"{name} is {value!r:.40}; a mapping is expected")
-    return value
-
-
-def with_files(values: Values, given: Sequence[Path]) -> dict[str, Any]:
-    """A configuration with the files beside it that it does not find: those that it names, Accelerate's, and others
-    whose keys it does not set itself.
-    """
-    whole = dict(values)
-    for path in given:
-        inner = mapping(files.read_text(path))
-        named = [key for key, value in values.items() if isinstance(value, str) and Path(value).name == path.name]
-        if named:
-            whole |= dict.fromkeys(named, inner)
-        else:
-            whole = {**(accelerate(inner) if "distributed_type" in inner else inner), **whole}
-    return whole
 
 
 def named_file(folder: Path, name: str, given: Sequence[Path] = (), within: Path | None = None) -> str:

@@ -16,7 +16,8 @@ from planner.launchers.reading.command import options
 from planner.launchers.reading.hydra import flat, word
 from planner.launchers.reading.post_training import PADDED, StatedStep, TrainerFlags, other_keys
 from planner.launchers.reading.shell.script import Script, Words, script
-from planner.launchers.reading.trainer_dialects import accelerate, launched, mapping, named_file, sharding
+from planner.launchers.reading.trainer_dialects import mapping, named_file
+from planner.launchers.reading.trainer_sharding import accelerate, launched, sharding
 from planner.models import files
 from planner.schema.launcher_table import launcher_table
 
