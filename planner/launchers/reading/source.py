@@ -219,11 +219,7 @@ _MARKS = {
         for name, kind in formats.formats().items()
         if "program" in kind.rows
     },
-    "trainer": re.compile(
-        "|".join(
-            [r"--(per_(device|gpu)_train_batch_size|(actor_)?model_name_or_path|zero_stage)\b", *WORDS["own_programs"]]
-        )
-    ),
+    "trainer": re.compile("|".join([*WORDS["keys"]["marks"], *WORDS["own_programs"]])),
     "megatron": re.compile(
         r"--(tensor-model-parallel-size|micro-batch-size|num-layers)\b|pretrain_gpt|\bmegatron (sft|pt)\s",
     ),

@@ -28,11 +28,7 @@ _SET_BY_DEFAULT = re.compile(r"\"?\$\{(?P<name>[A-Za-z_]\w*):?=.*\}\"?", re.DOTA
 _PASTED = re.compile(r"\s*(--\w|\S+\.py\s)")
 """Beginning of a text that is options alone, or a program with them."""
 _DECLARES = {"export", "declare", "local", "readonly", "typeset"}
-_ENDS = {"exit", "return"}
-_PRINTS = ("echo", "printf", "cat")
-_FILE = re.compile(r"\.ya?ml$")
-_PLACES = ("CUDA_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES")
-"""Variables that say on how many accelerators a program runs that is told so by nothing else; they stand before it."""
+_MEANS = re.compile(r"--|-m$|.*\.ya?ml$")
 _INNER = {"bash", "sh", "sbatch", "srun", "qsub"}
 """Commands that run a here-document; of the first two ``-c`` is a script."""
 
@@ -51,6 +47,7 @@ class Script:
         unread: Files that it would read in its midst.
         ignored: Options, without dashes, that whoever asks leaves out.
         folder: Where files are that its commands name.
+        files: Those that stand for what it names.
     """
 
     ways: tuple[tuple[Words, ...], ...]
@@ -59,7 +56,6 @@ class Script:
     ignored: frozenset[str] = frozenset()
     folder: Path = Path()
     files: tuple[Path, ...] = ()
-    """Files that stand for those that it names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +201,8 @@ class _Reader:
             known = self.condition(statement.condition, way, depth)
             skipped = known is statement.until and known is not None
             return [way] if skipped else [way, *self.run(statement.body, [way], depth + 1)]
-        items = [word for raw in statement.words for word in self.expander(way).fields(raw)]
         ways = [way]
-        for item in items:
+        for item in [word for raw in statement.words for word in self.expander(way).fields(raw)]:
             ways = [replace(each, values={**each.values, statement.name: item}) for each in ways]
             ways = self.run(statement.body, ways, depth + 1)
         return ways
@@ -227,7 +222,7 @@ class _Reader:
         words = [word for text in raw for word in self.expander(way).fields(text)]
         if not words or statement.words[0] in _DECLARES:
             return [way]
-        if words[0] in _ENDS:
+        if words[0] in ("exit", "return"):
             return [replace(way, ended=True)]
         if words[0] == "unset":
             return [replace(way, values={name: value for name, value in way.values.items() if name not in words})]
@@ -240,12 +235,9 @@ class _Reader:
             return self.run(parsed(inner), [way], depth + 1)
         if words[0] in self.functions:
             return self.called(words, way, depth)
-        if words[0] in _PRINTS or not any(
-            word.startswith("--") or word == "-m" or _FILE.search(word) for word in words
-        ):
+        if words[0] in ("echo", "printf", "cat") or not any(map(_MEANS.match, words)):
             return [way]
-        settings = (f"{name}={value}" for name in _PLACES if isinstance(value := way.values.get(name), str) and value)
-        return [replace(way, commands=(*way.commands, (*settings, *words)))]
+        return [replace(way, commands=(*way.commands, (*slurm_variables.places(way.values), *words)))]
 
     def inner(self, words: Sequence[str], statement: Command, way: _Way) -> str | None:
         """The script inside a command: ``eval``, ``bash -c``, or a here-document."""

@@ -1,8 +1,9 @@
-"""Variables that Slurm sets in a job, as far as the script itself asks for them."""
+"""Variables that say where a job runs: those that Slurm sets, as far as a script asks for them, and its own."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 
 _SLURM = {
     "nodes": ("SLURM_NNODES", "SLURM_JOB_NUM_NODES"),
@@ -21,3 +22,12 @@ def asked_of_slurm(text: str) -> dict[str, str]:
         if option in _SLURM and (count := re.fullmatch(r"(?:[A-Za-z]\w*:)*(\d{1,7})", value)):
             variables |= dict.fromkeys(_SLURM[option], count[1])
     return variables
+
+
+PLACES = ("CUDA_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES")
+"""Variables by which a program that counts no processes itself knows how many to start."""
+
+
+def places(variables: Mapping[str, object]) -> Iterator[str]:
+    """``NAME=value`` of those that are set, to stand before a command."""
+    return (f"{name}={variables[name]}" for name in PLACES if isinstance(variables.get(name), str) and variables[name])
