@@ -622,3 +622,36 @@ def test_plans_of_other_models_gain_nothing_and_equal_ones_say_so(
 
 def test_what_deepspeeds_file_cannot_say_is_told() -> None:
     assert any(line.startswith("recomputation: ") for line in deepspeed.read("{}").assumed)
+
+
+SLURM_JOB = """#SBATCH --nodes=2
+torchrun --nnodes $SLURM_NNODES --nproc_per_node 8 train.py --model_name_or_path meta-llama/Llama-3.1-8B \\
+  --per_device_train_batch_size 1 --bf16 True --model_max_length 2048
+"""
+
+
+@pytest.mark.parametrize(
+    ("where", "node", "count"),
+    [
+        ({"cluster": ["dgx-h100"]}, "dgx-h100", 2),
+        ({"cluster": ["dgx-h100:4"]}, "dgx-h100", 4),
+        ({"cluster": [], "accelerators": "A100-80GB"}, "p4de.24xlarge", 2),
+        ({"cluster": [], "accelerators": "H100:8"}, "p5.48xlarge", 1),
+    ],
+)
+def test_machines_without_a_count_hold_the_ranks_that_the_script_starts(
+    where: dict[str, Any], node: str, count: int, tmp_path: Path
+) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(SLURM_JOB, encoding="utf-8")
+    (pool,) = reading.plan(None, str(script), **where).plans.plans[0].cluster.pools
+    assert (pool.node, pool.count) == (node, count)
+
+
+def test_who_says_no_machines_reads_how_many_the_script_starts(tmp_path: Path) -> None:
+    script = tmp_path / "job.sh"
+    script.write_text(SLURM_JOB, encoding="utf-8")
+    with pytest.raises(WrongQuestion, match="it starts 16 ranks, and --accelerators H100 takes as many"):
+        reading.plan(None, str(script), [])
+    with pytest.raises(WrongQuestion, match="one of them"):
+        reading.plan(None, str(script), ["dgx-h100:2"], accelerators="H100")

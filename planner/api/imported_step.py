@@ -13,13 +13,15 @@ from planner.launchers.reading import trainers_of_rl
 from planner.launchers.reading.post_training import StatedStep
 from planner.launchers.reading.source import Started
 from planner.launchers.reading.trainer_dialects import library_name
+from planner.launchers.reading.where_it_runs import where_it_runs
 from planner.models.workload import find_model
+from planner.question.given import Named
 from planner.question.rl_options import RLEstimateQuestion
 from planner.question.values import sequence_length
 from planner.rl import measured, problem, training
 from planner.schema.rl import RLPlanSet
 
-GIVEN = ("model", "response", "prompt_length")
+GIVEN = ("model", "response", "prompt_length", "accelerators")
 ROUND = 64
 """Tokens."""
 
@@ -44,9 +46,10 @@ def imported(
     Args:
         source: One of :data:`trainers_of_rl.SOURCES`.
         text: A command line, or the name of a file.
-        clusters: As ``estimate`` takes them; the second rolls out.
+        clusters: As ``estimate`` takes them, or without a count; the second rolls out.
         started: How a script is started, and what of it is left out.
-        given: What no configuration says: ``model``, ``response``, ``prompt_length``; nothing else may be set.
+        given: What no configuration says: ``model``, ``response``, ``prompt_length``, and ``accelerators`` in place of
+            clusters; nothing else may be set.
 
     Raises:
         WrongQuestion: it cannot be read, or says what no stated step holds.
@@ -55,6 +58,7 @@ def imported(
     if idle := [key for key, value in given.items() if value is not None and key not in GIVEN]:
         raise WrongQuestion(f"--{idle[0]}: says nothing of post-training; its configuration does")
     step = trainers_of_rl.read(source, text, started)
+    where = where_it_runs(step.train + (step.rollout or 0), clusters, given.get("accelerators"), {})
     assumed = list(step.assumed)
     name = given.get("model") or library_name(step.model)
     try:
@@ -66,12 +70,12 @@ def imported(
         role: _other(step.asked[role], role, name, assumed) for role in ("critic", "reward") if step.asked.get(role)
     }
     stated = {key: value for key, value in {**step.asked, **others, **lengths}.items() if value is not None}
-    split = None if step.rollout is None or len(clusters) > 1 else f"{step.train}:{step.rollout}"
-    question = RLEstimateQuestion(name, tuple(clusters), split=split, **stated)
+    split = None if step.rollout is None or len(where) > 1 else f"{step.train}:{step.rollout}"
+    question = RLEstimateQuestion(name, tuple(where), split=split, **stated)
     layout = {**step.settings, "micro": _micro(step, question, name, assumed)}
     settings = " ".join(f"{axis}={value}" for axis, value in layout.items())
-    answer = post_training.estimated(replace(question, settings=settings), list(clusters))
-    _on_all(step, answer, clusters)
+    answer = post_training.estimated(replace(question, settings=settings), where)
+    _on_all(step, answer, where)
     return ImportedStep(source=source, answer=answer, settings=settings, differs=step.differs, assumed=assumed)
 
 
@@ -134,7 +138,7 @@ def _micro(step: StatedStep, question: RLEstimateQuestion, name: str, assumed: l
     return micro
 
 
-def _on_all(step: StatedStep, answer: RLPlanSet, clusters: Sequence[str]) -> None:
+def _on_all(step: StatedStep, answer: RLPlanSet, clusters: Sequence[Named]) -> None:
     """Refuses a cluster of another size than the configuration's.
 
     Raises:
@@ -143,6 +147,6 @@ def _on_all(step: StatedStep, answer: RLPlanSet, clusters: Sequence[str]) -> Non
     has = answer.plans[0].trainer.accelerators
     if has != step.train:
         raise WrongQuestion(
-            f"--cluster {' '.join(clusters)}: {has:,} accelerators train there, and {step.train:,} by the "
+            f"--cluster {' '.join(map(str, clusters))}: {has:,} accelerators train there, and {step.train:,} by the "
             "configuration; say a cluster of that size"
         )

@@ -167,7 +167,10 @@ TOO_HIGH = "predicted not to fit, and it ran: what is above under Memory is too 
     ),
     help="What the configuration is for, where it does not show.",
 )
-@click.option("--cluster", multiple=True, required=True, metavar="NODE:COUNT", help="Where it runs: dgx-h100:16.")
+@click.option("--cluster", multiple=True, metavar="NODE[:COUNT]", help="Where it runs: dgx-h100:16.")
+@click.option(
+    "--accelerators", metavar="KIND[:N]", help="Or on what: A100-80GB:16. Without a count as many as it starts ranks."
+)
 @click.option("--model", metavar="ID", help="Model, where the configuration does not state its shape.")
 @click.option("--seq", type=int, metavar="N", help="Tokens per sequence, where it does not state it.")
 @click.option("--batch", metavar="N", help="Global batch in sequences, where it does not state it.")

@@ -18,7 +18,9 @@ from planner.launchers import plan_facts
 from planner.launchers.reading import deepspeed, wrappers
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.source import AS_IT_IS, Started, detect, read, text_of
+from planner.launchers.reading.where_it_runs import where_it_runs
 from planner.models import context, files, model_rules, workload
+from planner.question.given import Named
 from planner.question.kept import kept_question
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import pinned_request, request
@@ -46,6 +48,7 @@ def plan(
     cluster: Sequence[str],
     *,
     model: str | None = None,
+    accelerators: str | None = None,
     micro: int | None = None,
     pinned: Mapping[str, str] = MappingProxyType({}),
     started: Started = AS_IT_IS,
@@ -56,7 +59,8 @@ def plan(
     Args:
         source: One of :data:`SOURCES`; None: what the text looks like.
         text: A command line, or the name of a file.
-        cluster: As ``estimate`` takes it.
+        cluster: As ``estimate`` takes it; nodes without a count are as many as the configuration starts ranks on.
+        accelerators: Their kind in place of a cluster, with a count (``A100-80GB:16``) or as many as it starts ranks.
         model: Id or file; where the configuration has the shape, it is not needed.
         micro: Sequences of a forward pass, where the configuration leaves them to others.
         pinned: Axes that the configuration does not say, or that are to be other than it says.
@@ -70,13 +74,15 @@ def plan(
         source = detect(text) if source is None else source
         found = _with_micro(read(source, text, started), micro, source)
         found = found if job is None else job.says(found)
+    located = {key: asked[key] for key in ("region", "fabric") if asked.get(key) is not None}
+    where = where_it_runs(found.ranks, cluster, accelerators, located)
     with tempfile.TemporaryDirectory() as folder:
         name = _model(found, model, source, Path(folder))
         found = replace(found, assumed=[*found.assumed, *_vocabulary(found, model, name)])
-        machines = _machines(found, name, cluster, asked)
+        machines = request(name, where, PlanOptions(runtime=found.runtime, **located))[1].cluster
         batched = _batched(_interleaved(found, name), source, _ranks(found, machines))
         found = replace(batched, settings={**batched.settings, **_over_nodes(batched, machines)})
-        priced = _priced(found, name, cluster, pinned, asked)
+        priced = _priced(found, name, where, pinned, asked)
     best = priced.plans[0]
     if found.sequence is None and asked.get("seq") is None:
         left = f"length of sequences not stated: {best.workload.sequence:,} (--seq)"
@@ -100,7 +106,7 @@ def _with_micro(found: FoundOptions, micro: int | None, source: str) -> FoundOpt
 
 
 def _priced(
-    found: FoundOptions, name: str, cluster: Sequence[str], pinned: Mapping[str, str], asked: Mapping[str, Any]
+    found: FoundOptions, name: str, cluster: Sequence[Named], pinned: Mapping[str, str], asked: Mapping[str, Any]
 ) -> PlanSet:
     stated = {
         "runtime": found.runtime,
@@ -128,7 +134,7 @@ def _sharing(found: FoundOptions, name: str) -> dict[str, object]:
     return {"cp_algorithm": found.cp_algorithm} if shares else {}
 
 
-def _kernel(found: FoundOptions, name: str, cluster: Sequence[str], asked: PlanOptions) -> dict[str, object]:
+def _kernel(found: FoundOptions, name: str, cluster: Sequence[Named], asked: PlanOptions) -> dict[str, object]:
     """The kernel of attention, where the runtime has it, with this model, and the catalog figures of it: else it is
     told.
     """
@@ -140,12 +146,6 @@ def _kernel(found: FoundOptions, name: str, cluster: Sequence[str], asked: PlanO
     able = ATTENTION_KERNEL.takes(found.kernel, shared=shared, dropout=wanted.workload.model.dropout)
     able &= found.kernel in known and found.kernel in wanted.runtime.axes.get(ATTENTION_KERNEL.name, ())
     return {ATTENTION_KERNEL.name: found.kernel} if able else {}
-
-
-def _machines(options: FoundOptions, name: str, cluster: Sequence[str], asked: Mapping[str, Any]) -> Cluster:
-    """The accelerators to train on."""
-    located = {key: value for key, value in asked.items() if key in ("region", "fabric") and value is not None}
-    return request(name, list(cluster), PlanOptions(runtime=options.runtime, **located))[1].cluster
 
 
 def _ranks(options: FoundOptions, machines: Cluster) -> int:
