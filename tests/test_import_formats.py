@@ -322,8 +322,8 @@ def test_maxtext_is_sharded_in_a_node_unless_its_command_says_otherwise(tmp_path
 
     assert (found.model, found.precision, found.settings["zero_scope"]) == ("llama3-70b", "bf16", "node")
     assert (led.settings["micro"], led.settings["zero"], "zero_scope" in led.settings) == (2, 3, False)
-    with pytest.raises(WrongQuestion, match="ici_tensor_parallelism 4"):
-        reading.read("maxtext", f"{MAXTEXT}ici_tensor_parallelism: 4")
+    with pytest.raises(WrongQuestion, match="ici_pipeline_parallelism 4"):
+        reading.read("maxtext", f"{MAXTEXT}ici_pipeline_parallelism: 4")
 
 
 @pytest.mark.parametrize(

@@ -73,6 +73,15 @@ READ: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
         {"run.sh": "deepspeed --module openrlhf.cli.train_sft --pretrain meta-llama/Meta-Llama-3-8B --max_len 4096 "
                    "--bf16 --train_batch_size 64 --micro_train_batch_size 2 --zero_stage 3 --gradient_checkpointing"},
         {"model": "llama3-8b", "sequence": 4096, "batch": 64, "micro": 2, "zero": 3, "recompute": "full"}, ""),
+    "maxtext: a model and a mesh of its own": (
+        {"run.sh": "EXECUTABLE=train.py\npython3 MaxText/$EXECUTABLE MaxText/configs/base.yml base_emb_dim=1024 "
+                   "per_device_batch_size=0.5 ici_tensor_parallelism=4 weight_dtype=bfloat16 attention=dot_product\n"
+                   "python3 MaxText/decode.py MaxText/configs/base.yml per_device_batch_size=1"},
+        {"micro": 2, "tp": 4, "sequence": 2048, "model": None, "recompute": "full"}, "weights in 16 bit"),
+    "maxtext: several runs of one work": (
+        {"run.sh": "for i in 1 2; do python3 -m MaxText.train base.yml model_name=llama3.3-70b "
+                   "run_name=$i steps=$i per_device_batch_size=1; done", "base.yml": "steps: 3\nnew_key: 4\n"},
+        {"model": "llama3.1-70b", "micro": 1}, "1 other keys of its base.yml: the program's own defaults"),
 }  # fmt: skip
 
 
@@ -97,6 +106,11 @@ REFUSED = {
     "torchtune's preferences": (
         "model: {_component_: torchtune.models.llama3.llama3_8b}\ncheckpointer: x\nmetric_logger: x\n"
         "loss: {_component_: torchtune.rlhf.loss.DPOLoss}", "loss._component_ torchtune.rlhf.loss."),
+    "several works": (
+        "".join(f"python3 -m MaxText.train base.yml model_name=llama3-8b per_device_batch_size={n}\n" for n in (1, 2)),
+        "2 commands of MaxText in it, which differ in per rank"),
+    "a fraction of a sequence": (
+        "python3 -m MaxText.train base.yml model_name=llama3-8b per_device_batch_size=0.5", "0.5 sequences an acc"),
     "torchtitan": (TITAN + "[optimizer]\nfollow_fsdp_groups = true", "optimizer.follow_fsdp_groups"),
 }  # fmt: skip
 

@@ -9,6 +9,7 @@ import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,9 @@ class Format:
         """Whether a file, flat, is one of its kind."""
         tops = {key.partition(".")[0] for key in values}
         inside = self.rows.get("inside", ())
-        marks = {*self.rows.get("marks", ())}
-        return bool(marks) and tops >= marks and (not inside or not values.keys().isdisjoint(inside))
+        marks = self.rows.get("marks", ())  # any of the words between bars
+        whole = bool(marks) and not any(tops.isdisjoint(mark.split("|")) for mark in marks)
+        return whole and (not inside or not values.keys().isdisjoint(inside))
 
 
 @cache
@@ -193,14 +195,16 @@ def read(kind: Format, values: Values) -> FoundOptions:
         method = "qlora" if quantised else "lora"
         runtime = "hf-trainer" if quantised else runtime
         settings |= {"zero": zero if zero in (0, 1, 2, 3) and not by_name else 3} if quantised else {}
+    micro = _micro(kind, facts)
+    shards *= int(facts.get("ep", 1)) if shards != -1 and "device_micro" in facts else 1
     degrees = math.prod(int(facts.get(axis, 1)) for axis in ("tp", "pp", "cp", "dp"))
     ranks = facts.get("nodes", 0) * facts.get("devices", 0) or (degrees if "dp" in facts else None)
     return FoundOptions(
         runtime=runtime,
-        settings={"micro": 1, **settings},
+        settings={**settings, "micro": micro},
         batch=facts.get("batch"),
         accumulation=facts.get("accumulation"),
-        per_rank=int(facts.get("micro", 1)) * int(facts.get("accumulation", 1)),
+        per_rank=micro * int(facts.get("accumulation", 1)),
         sequence=facts.get("sequence"),
         precision=facts.get("precision"),
         steps=_steps(facts),
@@ -208,7 +212,7 @@ def read(kind: Format, values: Values) -> FoundOptions:
         rank=facts.get("rank") if adapted else None,
         targets=(_targets(facts) or None) if adapted else None,
         optimizer=facts.get("optimizer"),
-        shape=_shape(kind, facts),
+        shape={} if model else _shape(kind, facts),
         model=model,
         ranks=ranks,
         cp_algorithm=facts.get("cp_algorithm") if int(facts.get("cp", 1)) > 1 else None,
@@ -218,6 +222,25 @@ def read(kind: Format, values: Values) -> FoundOptions:
         unread=sorted(name for name in values if _left(kind, name, values[name])),
         assumed=[*_assumed(kind, stated), *base],
     )
+
+
+def _micro(kind: Format, facts: Values) -> int:
+    """Sequences of a micro-batch: as stated, or those of each of the accelerators that share them.
+
+    Raises:
+        WrongQuestion: they are no whole number.
+    """
+    if "device_micro" not in facts:
+        return int(facts.get("micro", 1))
+    text = str(facts["device_micro"])
+    shared = int(facts.get("tp", 1)) * int(facts.get("cp", 1))
+    micro = Fraction(text) * shared if re.fullmatch(r"\d{0,9}\.?\d{1,9}|\d{1,9}\.", text) else Fraction(0)
+    if micro < 1 or micro.denominator != 1:
+        raise WrongQuestion(
+            f"--from {kind.name}: {text:.40} sequences an accelerator, of which {shared} share a micro-batch: a whole "
+            "number of sequences is expected"
+        )
+    return int(micro)
 
 
 def digest(key: str, value: object) -> str:
@@ -250,11 +273,17 @@ def _of_its_parts(kind: Format, values: Values) -> Values:
 def _assumed(kind: Format, stated: Values) -> Iterator[str]:
     """What of a plan is left to the program, and what it takes by itself."""
     usual = {"micro": 1, **kind.rows.get("usual", {})}
-    for fact in ("micro", "accumulation", "precision", "recompute", "zero"):
+    for fact in (
+        "device_micro" if "device_micro" in usual else "micro",
+        "accumulation",
+        "precision",
+        "recompute",
+        "zero",
+    ):
         instead = {"accumulation": "batch", "zero": "replicas"}.get(fact)
         if fact in usual and stated.keys().isdisjoint((fact, instead)):
             value = "3 within a slice or node" if usual[fact] == "node" else usual[fact]
-            yield f"{fact} not stated: {value}, the program's default"
+            yield f"{fact.replace('_', ' ')} not stated: {value}, the program's default"
 
 
 def _plain(component: str) -> str:

@@ -214,7 +214,9 @@ _MARKS = {
     "torchtitan": re.compile(r"--(parallelism|training)\.\w|torchtitan"),
     **{
         name: re.compile(
-            rf"(?<![\w/.-]){kind.rows['program']}(?=[\s\"']|$)(?=[\s\S]*{kind.rows.get('with', '')})", re.MULTILINE
+            rf"(?<![\w/.-]){kind.rows['program']}(?=[\s\"']|$)(?=[\s\S]*{kind.rows.get('with', '')})"
+            + (f"|{kind.rows['known_by']}" if "known_by" in kind.rows else ""),
+            re.MULTILINE,
         )
         for name, kind in formats.formats().items()
         if "program" in kind.rows

@@ -7,8 +7,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,12 @@ from planner.launchers.reading.command import assumed, started_ranks
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.hydra import word
 from planner.launchers.reading.shell.expansion import open_variable
-from planner.launchers.reading.shell.script import Script, Words
+from planner.launchers.reading.shell.script import Branches, Script, Words
 from planner.launchers.reading.trainer_dialects import named_file
 
 _KEY = re.compile(r"(?:--|\+{1,2})?([A-Za-z_][\w.-]*)=(.*)", re.DOTALL)
+_MOST_COMMANDS = 12
+"""Commands of a script that are read."""
 _FILES = ("--config", "--config-file", "--config_file")
 
 
@@ -38,16 +40,57 @@ def _read(kind: formats.Format, commands: Script) -> FoundOptions:
         for words in way
         if (at := next((at for at, text in enumerate(words) if program.fullmatch(text)), None)) is not None
     }
-    runs = {after for _, after in starts}
-    if len(runs) != 1:
-        raise WrongQuestion(f"--from {kind.name}: {len(runs)} commands of {kind.title} in it; read one")
-    ((before, after), *_) = sorted(starts)
+    runs = [_options(kind, before, after, commands) for before, after in sorted(starts)[:_MOST_COMMANDS]]
+    if not runs:
+        raise WrongQuestion(f"--from {kind.name}: no command of {kind.title} in it")
+    if len({repr(_work(options)) for options in runs}) > 1 or len(starts) > len(runs):
+        raise Branches(
+            f"--from {kind.name}: {len(starts)} commands of {kind.title} in it, which differ in "
+            f"{_difference(runs)}: set the variable that decides (--env NAME=VALUE), or --run-script"
+        )
+    return runs[0]
+
+
+def _options(kind: formats.Format, before: Words, after: Words, commands: Script) -> FoundOptions:
+    """One command's words as axes of a plan."""
     stated, names = _stated(kind, after)
-    values = {**_file(kind, names, commands), **stated}
+    whole = _file(kind, names, commands)
+    is_own = bool(whole) and any(Path(name).name in kind.rows.get("own_files", ()) for name in names)
+    base = {key: value for key, value in whole.items() if not is_own or _is_known(kind, key, value)}
+    values = {**base, **stated}
     left = {key: value for key, value in values.items() if commands.ignored.isdisjoint((key, key.rpartition(".")[2]))}
     options = formats.read(kind, left)
     ranks = started_ranks((*before, *after)) or options.ranks
-    return replace(options, ranks=ranks, assumed=[*assumed(commands), *options.assumed])
+    also = (
+        f"{len(whole) - len(base)} other keys of its {Path(names[0]).name}: the program's own defaults"
+        if is_own
+        else ""
+    )
+    return replace(options, ranks=ranks, assumed=[*assumed(commands), *options.assumed, *([also] if also else [])])
+
+
+def _is_known(kind: formats.Format, key: str, value: Any) -> bool:
+    """Whether a key of the program's own file of defaults is one that the table reads; rules of its mesh are not."""
+    keys = {
+        *kind.says,
+        *kind.rows.get("only", {}),
+        *(key for row in kind.rows.get("where", {}).values() for key in row),
+    }
+    return key in keys and not (isinstance(value, list) and any(isinstance(part, list) for part in value))
+
+
+def _work(options: FoundOptions) -> dict[str, Any]:
+    """What of a command a plan holds: commands that differ in their steps and files alone do the same."""
+    others = ("steps", "assumed", "unread", "differs")
+    return {field.name: getattr(options, field.name) for field in fields(options) if field.name not in others}
+
+
+def _difference(runs: Sequence[FoundOptions]) -> str:
+    """What the first command that differs from the first does otherwise."""
+    first, *rest = ({**_work(options), **options.settings} for options in runs)
+    pairs = ((name, values.get(name)) for values in rest for name in values if values[name] != first.get(name))
+    name, value = next(((name, value) for name, value in pairs if name != "settings"), ("their number", len(runs)))
+    return f"{name.replace('_', ' ')} ({first.get(name)!s:.40} and {value!s:.40})"
 
 
 def _stated(kind: formats.Format, words: Words) -> tuple[dict[str, Any], list[str]]:

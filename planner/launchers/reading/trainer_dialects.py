@@ -131,6 +131,7 @@ def named_file(folder: Path, name: str, given: Sequence[Path] = (), within: Path
     for path in given:
         if path.name == Path(name).name:
             return files.read_text(path)
+    name = re.sub(r"^(\$\{?\w+\}?|\$\(pwd\))/", "", name)  # the folder that a variable names is one of these
     for place in (folder, *[*folder.absolute().parents][:3], Path.cwd()):
         if (path := place / name).is_file():
             roots = {root.resolve() for root in (within, Path.cwd()) if root is not None} - {Path("/")}

@@ -25,7 +25,7 @@ DEEPEST = 20
 """Functions and scripts inside a script."""
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<more>\+?)=(?P<value>.*)", re.DOTALL)
 _SET_BY_DEFAULT = re.compile(r"\"?\$\{(?P<name>[A-Za-z_]\w*):?=.*\}\"?", re.DOTALL)
-_PASTED = re.compile(r"\s*(--\w|\S+\.py\s)")
+_PASTED = re.compile(r"\s*(--\w|[^\s=]+\.py\s)")
 """Beginning of a text that is options alone, or a program with them."""
 _DECLARES = {"export", "declare", "local", "readonly", "typeset"}
 _MEANS = re.compile(r"--|-m$|.*\.ya?ml$")
