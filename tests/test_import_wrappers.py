@@ -158,3 +158,33 @@ def test_one_of_several_commands_is_taken_by_its_place(tmp_path: Path) -> None:
 
     with opened(str(tmp_path / "README.md"), Started(("2",))) as (command, started, _):
         assert read(detect(command), command, started).precision == "fp16"
+
+
+@pytest.mark.parametrize(
+    ("command", "micro"),
+    [
+        ("llamafactory-cli train conf/sft.yaml", 2),
+        ("FORCE_TORCHRUN=1 llamafactory-cli train conf/sft.yaml per_device_train_batch_size=4 learning_rate=1e-5", 4),
+        ("torchrun --nnodes 2 --nproc_per_node 8 src/train.py conf/sft.yaml", 2),
+        ("accelerate launch --num_processes 16 -m axolotl.cli.train conf/axolotl.yml --micro-batch-size 8", 8),
+        ("axolotl train conf/axolotl.yml --micro_batch_size=1", 1),
+    ],
+)
+def test_file_that_a_command_names_is_read_with_what_stands_behind_it(command: str, micro: int, tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    lora = "lora_rank: 8\nper_device_train_batch_size: 2\ncutoff_len: 1024\nbf16: true\n"
+    (tmp_path / "conf" / "sft.yaml").write_text("model_name_or_path: meta-llama/Meta-Llama-3-8B\nstage: sft\n" + lora)
+    (tmp_path / "conf" / "axolotl.yml").write_text(
+        "base_model: meta-llama/Meta-Llama-3-8B\nadapter: lora\nlora_r: 8\nmicro_batch_size: 2\nsequence_len: 1024\n"
+    )
+    (tmp_path / "run.sh").write_text(f"#!/bin/bash\n{command}\n")
+
+    found = read(detect(str(tmp_path / "run.sh")), str(tmp_path / "run.sh"))
+
+    assert (found.model, found.settings["micro"], found.sequence, found.rank) == ("llama3-8b", micro, 1024, 8)
+    assert found.ranks == (16 if "launch" in command.split()[1:2] or "torchrun" in command else None)
+
+
+def test_file_that_is_not_there_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(WrongQuestion, match="--file"):
+        read("trainer", "llamafactory-cli train nowhere/sft.yaml", Started(folder=tmp_path))

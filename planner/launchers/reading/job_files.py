@@ -252,7 +252,8 @@ def _of_command(documents: Sequence[dict[str, Any]], environment: Mapping[str, s
     gpus = _number((job.get("distribution") or {}).get("process_count_per_instance"), environment)
     compute = job.get("compute") if isinstance(job.get("compute"), dict) else {}
     if (whole := _number((compute or {}).get("gpus"), environment)) is not None:
-        nodes, gpus = None, whole
+        nodes = None
+        gpus = whole
     name = str((compute or {}).get("gpu_type", ""))
     return Wrapped(
         "a job's file", training([command], only=True), nodes, gpus, name, _variables(job.get("environment_variables"))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import python_calls
+from planner.launchers.reading.python_outside import MOST_ROUNDS, MOST_STEPS, OutsideCalls
 from planner.launchers.reading.python_values import (
     MOST,
     ConstantMethod,
@@ -20,71 +21,12 @@ from planner.launchers.reading.python_values import (
     Unknown,
     operation,
     plain,
-    records,
     truth,
 )
 
-MOST_STEPS = 200_000
-MOST_ROUNDS = 2_000
-"""Rounds of a loop."""
-DEEPEST = 40
-"""Functions inside functions, and modules inside modules."""
 
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """How a function ends."""
-
-    value: Any
-
-
-@dataclass(frozen=True, slots=True)
-class OutsideCall:
-    """A call of something that is not here: its name, its arguments and keywords as they were."""
-
-    name: str
-    arguments: tuple[Any, ...]
-    words: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class OutsideFunctions:
-    """What is known of functions that are not here.
-
-    Attributes:
-        harmless: Whether a function, by its name, changes nothing that it receives.
-        itself: Whether a method, by its name, returns its object, as far as a configuration is concerned.
-        starts: Whether a function, by its name, is what the configuration is for.
-        sets: ProgramFunction -> field of its first argument -> value, ``$1`` for the second argument.
-        load: The text of a module by its name with dots; None where it is not at hand.
-    """
-
-    harmless: Callable[[str], bool] = lambda name: False
-    itself: Callable[[str], bool] = lambda name: False
-    starts: Callable[[str], bool] = lambda name: False
-    load: Callable[[str], str | None] = lambda name: None
-    sets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-
-
-@dataclass(eq=False, slots=True)
-class Expressions:
-    """Modules that are followed, and the calls that matter outside of them."""
-
-    known: OutsideFunctions = field(default_factory=OutsideFunctions)
-    words: Sequence[str] = ()
-    """The words of the command line."""
-    environment: Mapping[str, str] = field(default_factory=dict)
-    started: list[OutsideCall] = field(default_factory=list)
-    on_start: Callable[[OutsideCall], None] = lambda started: None
-    modules: dict[str, Scope | None] = field(default_factory=dict)
-    doubt: str = ""
-    """Why it is open whether the present statement is run at all."""
-    steps: int = 0
-    depth: int = 0
-
-    def run(self, body: Sequence[ast.stmt], scope: Scope) -> Any:
-        """How statements end (:class:`~planner.launchers.reading.python_program.Program`)."""
-        raise NotImplementedError
+class Expressions(OutsideCalls):
+    """Values of expressions; statements are :class:`~planner.launchers.reading.python_program.Program`'s."""
 
     def store(self, target: ast.expr, value: Any, scope: Scope) -> None:
         """Puts a value where an assignment says."""
@@ -276,119 +218,3 @@ class Expressions:
             if isinstance(owner, ProgramObject) and node.func.attr not in {*owner.fields, *owner.methods}:
                 return self.method(owner, node.func.attr, tuple(arguments), words)
         return self.called(self.value(node.func, scope), tuple(arguments), words)
-
-    def called(self, function: Any, arguments: tuple[Any, ...], words: dict[str, Any]) -> Any:
-        """What a call returns."""
-        if isinstance(function, ProgramFunction):
-            return self.inside(function, arguments, words)
-        if isinstance(function, ProgramClass):
-            return self.made(function, arguments, words)
-        if isinstance(function, ConstantMethod):
-            return python_calls.of_constant(function, arguments, words)
-        if isinstance(function, Named):
-            built_in = python_calls.built_in(self.environment, function.name, arguments, words)
-            return self.outside(function.name, arguments, words) if built_in is NotImplemented else built_in
-        why = function.why if isinstance(function, Unknown) else "a function that is not known"
-        self.touch(why, arguments, words)
-        return Unknown(why)
-
-    def inside(self, function: ProgramFunction, arguments: tuple[Any, ...], words: dict[str, Any]) -> Any:
-        """What a function of the program returns."""
-        if self.depth > DEEPEST:
-            self.touch(function.name, arguments, words)
-            return Unknown(f"{function.name}: too many functions inside each other")
-        scope = Scope(_arguments(function, arguments, words), function.scope, function.scope.module)
-        self.depth += 1
-        if isinstance(function.node, ast.Lambda):
-            value = self.value(function.node.body, scope)
-        else:
-            end = self.run(function.node.body, scope)
-            value = end.value if isinstance(end, Returned) else None
-        self.depth -= 1
-        return value
-
-    def made(self, kind: ProgramClass, arguments: tuple[Any, ...], words: dict[str, Any]) -> ProgramObject:
-        """An object of a class of the program."""
-        record = ProgramObject(kind.extends or kind.name, dict(kind.fields), methods=kind.methods)
-        if "__init__" in kind.methods:
-            self.inside(kind.methods["__init__"], (record, *arguments), words)
-            return record
-        names = list(kind.fields) if not kind.extends else []
-        record.fields |= dict(zip([*names, *map(str, range(len(arguments)))], arguments, strict=False)) | words
-        if "__post_init__" in kind.methods:
-            self.inside(kind.methods["__post_init__"], (record,), {})
-        return record
-
-    def method(self, owner: ProgramObject, name: str, arguments: tuple[Any, ...], words: dict[str, Any]) -> Any:
-        """What a method of an object returns whose class is not here."""
-        whole = f"{owner.type}.{name}"
-        if owner.type.endswith("ArgumentParser"):
-            return python_calls.of_parser(owner, name, arguments, words, self.words)
-        if self.known.itself(name):
-            return owner
-        if self.starts(name, arguments, words):
-            return Unknown(name)
-        if not self.known.harmless(whole) and not name.startswith("__"):
-            owner.changed_by.append(name)
-        return self.outside(whole, arguments, words)
-
-    def starts(self, name: str, arguments: tuple[Any, ...], words: dict[str, Any]) -> bool:
-        """Whether a function is what the configuration is for: its call is kept, as it is now."""
-        if not self.known.starts(name):
-            return False
-        self.on_start(OutsideCall(name, arguments, words))
-        self.started.append(OutsideCall(name, arguments, words))
-        return True
-
-    def sets(self, name: str, arguments: tuple[Any, ...]) -> bool:
-        """Whether a function is known by what it sets, which is then set."""
-        values = self.known.sets.get(name)
-        if values is None or not arguments or not isinstance(arguments[0], ProgramObject):
-            return False
-        stated = {key: arguments[1] if value == "$1" and arguments[1:] else value for key, value in values.items()}
-        if not all(map(plain, stated.values())):
-            return False
-        arguments[0].fields.update(stated if None not in stated.values() else {})
-        return True
-
-    def outside(self, name: str, arguments: tuple[Any, ...], words: dict[str, Any]) -> Any:
-        """What a function returns that is not here: a record of its call, and those that it received are not known."""
-        if self.starts(name, arguments, words):
-            return Unknown(name)
-        if self.sets(name.rpartition(".")[2], arguments):
-            return None
-        makes = any(part[:1].isupper() for part in name.split("."))  # a class, or what one makes
-        if not makes and not self.known.harmless(name):
-            self.touch(name.rpartition(".")[2], arguments, words)
-        return ProgramObject(name, {**{str(place): value for place, value in enumerate(arguments)}, **words})
-
-    def touch(self, name: str, arguments: tuple[Any, ...], words: dict[str, Any]) -> None:
-        """Marks what a function received as changed by it."""
-        for record in records([*arguments, *words.values()]):
-            record.changed_by.append(name)
-        for value in (*arguments, *words.values()):
-            if isinstance(value, dict) and value:
-                value.update(dict.fromkeys(value, Unknown(f"{name} may have changed it")))
-
-
-def _arguments(function: ProgramFunction, arguments: tuple[Any, ...], words: Mapping[str, Any]) -> dict[str, Any]:
-    """Name -> value of a function's arguments."""
-    given = function.node.args
-    placed = [name.arg for name in (*given.posonlyargs, *given.args)]
-    taken = (*function.arguments, *arguments)
-    stated = {**function.words, **words}
-    names = [*placed, *(name.arg for name in given.kwonlyargs)]
-    why = "**" in stated
-    values = {
-        name: function.defaults[name]
-        if name in function.defaults and not why
-        else Unknown(f"{name}, an argument of {function.name}, which is not given")
-        for name in names
-    }
-    values |= dict(zip(placed, taken, strict=False))
-    values |= {name: value for name, value in stated.items() if name in names}
-    if given.vararg is not None:
-        values[given.vararg.arg] = [*taken[len(placed) :]]
-    if given.kwarg is not None:
-        values[given.kwarg.arg] = {name: value for name, value in stated.items() if name not in names}
-    return values

@@ -14,7 +14,8 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import python_calls
-from planner.launchers.reading.python_expressions import DEEPEST, MOST_ROUNDS, Expressions, Returned
+from planner.launchers.reading.python_expressions import Expressions
+from planner.launchers.reading.python_outside import DEEPEST, MOST_ROUNDS, Returned
 from planner.launchers.reading.python_values import (
     Named,
     ProgramClass,

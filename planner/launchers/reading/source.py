@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import (
+    built_configurations,
     deepspeed,
     formats,
     megatron_family,
@@ -42,8 +43,8 @@ FILES: dict[str, Callable[[str, Path], FoundOptions]] = {
 }
 TABLED = tuple(formats.formats())
 """Formats that a table alone says how to read."""
-SOURCES = tuple(dict.fromkeys((*COMMANDS, *FILES, *TABLED, *recipes.recipes(), "primus")))
-"""What a configuration may be for: a command or a script with one, or a file of its own format."""
+SOURCES = tuple(dict.fromkeys((*COMMANDS, *FILES, *TABLED, *built_configurations.recipes(), "primus")))
+"""What a configuration may be for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ def read(source: str, text: str, started: Started = AS_IT_IS) -> FoundOptions:
 
 
 def _found(source: str, text: str, folder: Path, started: Started) -> FoundOptions:
-    if source in recipes.recipes():
+    if source in built_configurations.recipes():
         return recipes.read(source, text_of(text), folder, started)
     if source == "trainer" and _file_for(text_of(text)) == "trainer":
         return trainer.read_file("trainer")(_whole(text_of(text), started), folder)
@@ -193,7 +194,7 @@ def detect(text: str) -> str:
         WrongQuestion: a format that no reader takes, or nothing that is known.
     """
     inner = text_of(text)
-    if (recipe := recipes.framework(inner)) is not None:
+    if (recipe := built_configurations.framework(inner)) is not None:
         return recipe
     if (found := _file_for(inner)) is not None:
         return found

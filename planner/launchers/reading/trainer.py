@@ -135,7 +135,7 @@ def _names_a_file(words: Words) -> bool:
 
 def _with_its_file(started: TrainingCommand, script: Script) -> dict[str, Any]:
     """A command's options over those of the file that it names; ``key=value`` behind it leads, too."""
-    values: dict[str, Any] = {name: _word(words) for name, words in started.options.items()}
+    values: dict[str, Any] = {name.replace("-", "_"): _word(words) for name, words in started.options.items()}
     named = values.get("config") if isinstance(values.get("config"), str) else _file_of(started.words)
     if named is None:
         return values

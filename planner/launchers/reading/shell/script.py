@@ -21,8 +21,7 @@ Words = tuple[str, ...]
 MOST_WAYS = 64
 """Ways through a script's branches."""
 MOST_STEPS = 50_000  # statements on all of them: loops and functions may repeat
-DEEPEST = 20
-"""Functions and scripts inside a script."""
+DEEPEST = 20  # functions and scripts inside a script
 _ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<more>\+?)=(?P<value>.*)", re.DOTALL)
 _SET_BY_DEFAULT = re.compile(r"\"?\$\{(?P<name>[A-Za-z_]\w*):?=.*\}\"?", re.DOTALL)
 _PASTED = re.compile(r"\s*(--\w|[^\s=]+\.py\s)")
@@ -161,9 +160,8 @@ class _Reader:
             return [way]
         (test, body), *rest = parts
         found: list[_Way] = []
-        tested = (
-            self.run(test, [way], depth + 1) if isinstance(statement, Branch) and isinstance(test, tuple) else [way]
-        )
+        checks = isinstance(statement, Branch) and isinstance(test, tuple)
+        tested = self.run(test, [way], depth + 1) if checks else [way]  # type: ignore[arg-type]
         for each in tested:
             known = self.holds(test, statement, each, depth)
             if known is not False:
