@@ -36,6 +36,10 @@ class Expressions(OutsideCalls):
         """The names of a module that is at hand."""
         raise NotImplementedError
 
+    def function(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, scope: Scope) -> ProgramFunction:
+        """A function with the values of its defaults."""
+        raise NotImplementedError
+
     def step(self) -> None:
         """Counts a step.
 
