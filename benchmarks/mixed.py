@@ -27,8 +27,8 @@ from planner.mixed import batch_shares, prepared_pools, run
 from planner.question import pools as pooled
 from planner.question.job_pools import JobPool, Pools
 from planner.question.plan_options import PlanOptions
-from planner.question.reading import pooled_request
 from planner.question.request import Request
+from planner.question.several_pools import pooled_request
 from planner.rebalancing import image_split
 from planner.schema.hardware import Price
 from planner.schema.plan import PlanSet

@@ -33,7 +33,7 @@ from planner.mixed import batch_shares, layer_split, pipelines, prepared_pools, 
 from planner.mixed.prepared_pools import PreparedPools
 from planner.question.job_pools import Pools
 from planner.question.plan_options import PlanOptions
-from planner.question.reading import pooled_request
+from planner.question.several_pools import pooled_request
 
 DATA = Path(__file__).with_name("data")
 NODES = {"RTX-3090": "ws-8xrtx3090", "RTX-2080": "ws-8xrtx2080", "Titan-RTX": "ws-8xtitan"}

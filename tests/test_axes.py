@@ -23,7 +23,7 @@ from planner.mixed import prepared_pools
 from planner.planning.comparison import compare
 from planner.question.axis_keywords import Axes
 from planner.question.plan_options import PlanOptions
-from planner.question.reading import pooled_request
+from planner.question.several_pools import pooled_request
 from planner.schema import record
 from planner.schema.hardware import OVERLAPPED_SHARDS
 from planner.schema.plan import Plan

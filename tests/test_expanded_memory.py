@@ -15,7 +15,7 @@ from planner.base.errors import NoAnswer, WrongQuestion
 from planner.cost import expanded_memory, pipeline, stage_memory
 from planner.cost.expanded_memory import Far
 from planner.planning.run import estimate, plan
-from planner.question.reading import configuration
+from planner.question.configuration import configuration
 from planner.search.branch_and_bound import Bounded
 from planner.search.costing import Exhaustive
 from planner.space.cost_grid import single_grid

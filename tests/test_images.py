@@ -15,7 +15,7 @@ from planner.figures import cost_inputs
 from planner.figures.efficiency import Efficiencies
 from planner.models import families
 from planner.question.plan_options import PlanOptions
-from planner.question.reading import pooled_request
+from planner.question.several_pools import pooled_request
 from planner.rebalancing import batch_split, image_split
 from planner.rebalancing.shares import of_plan
 from planner.schema.images import ImagePlan

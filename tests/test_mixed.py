@@ -32,7 +32,7 @@ from planner.planning import document
 from planner.question import pools as pooled
 from planner.question.job_pools import Pools, default_link, merged
 from planner.question.plan_options import PlanOptions
-from planner.question.reading import pooled_request
+from planner.question.several_pools import pooled_request
 from planner.schema.plan import PlanSet
 from planner.space.cost_grid import single_grid
 from tests.altering import altered

@@ -21,7 +21,7 @@ from planner.mixed import launchable as alike
 from planner.mixed.batch_shares import MixedPlan
 from planner.mixed.prepared_pools import PreparedPools
 from planner.question.plan_options import PlanOptions
-from planner.question.reading import pooled_request
+from planner.question.several_pools import pooled_request
 from planner.schema.plan import Plan, PlanSet
 from tests.answered_once import answered_once
 from tests.asking import ask

@@ -14,8 +14,8 @@ from planner.mixed import answer, prepared_pools, run, search
 from planner.planning import document
 from planner.question.job_pools import JobPool, Pools, default_link
 from planner.question.plan_options import PlanOptions
-from planner.question.reading import pooled_request
 from planner.question.request import Request, goodput_of, goodput_over
+from planner.question.several_pools import pooled_request
 from planner.schema.plan import Plan
 
 POOLS = ("ws-4xrtx6000:2", "t4-4:2")

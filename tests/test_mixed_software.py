@@ -11,7 +11,7 @@ from planner.mixed import answer, batch_shares, dependence, prepared_pools, rele
 from planner.mixed.dependence import unbeaten
 from planner.planning import document
 from planner.question.plan_options import PlanOptions
-from planner.question.reading import pooled_request
+from planner.question.several_pools import pooled_request
 from planner.report.quantities import seconds
 from planner.schema.plan import PlanSet
 from tests.asking import ask

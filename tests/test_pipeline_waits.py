@@ -10,7 +10,7 @@ import pytest
 
 from planner.mixed import layer_split, pipelines, prepared_pools
 from planner.question.plan_options import PlanOptions
-from planner.question.reading import pooled_request
+from planner.question.several_pools import pooled_request
 from tests.one_forward_one_backward import program, seconds
 from tests.sweeps import sweep
 

@@ -130,12 +130,12 @@ def _asked(model: str, cluster: str) -> decoding.Served:
     from planner.catalog import load
     from planner.models.workload import model as find
     from planner.question.plan_options import PlanOptions
-    from planner.question.reading import _bases
     from planner.question.rl_options import RLOptions
+    from planner.question.several_pools import pool_bases
     from planner.rl import problem
 
     known = load(None)
-    ((base, _),) = _bases(known, [cluster], PlanOptions())
+    ((base, _),) = pool_bases(known, [cluster], PlanOptions())
     question = problem.PostTraining(
         known=known,
         work=problem.work(find(model), "grpo", RLOptions(response="1k/4k")),

@@ -18,18 +18,8 @@ from planner.question.given import Named, Progress, counted, joined, listed, pat
 from planner.question.given_groups import KEY, parsed_group
 from planner.question.kept import cluster_name, kept_question
 from planner.question.plan_options import MeasuredTime, PlanOptions
-from planner.question.reading import (
-    _bases,
-    _inputs,
-    _meant,
-    as_one_pool,
-    catalog_of,
-    grouped_request,
-    pinned_request,
-    pooled_request,
-    request,
-    several,
-)
+from planner.question.reading import catalog_of, input_hashes, pinned_request, request, several
+from planner.question.several_pools import as_one_pool, grouped_request, pool_bases, pooled_request, stand_ins
 from planner.question.values import parse_risk
 from planner.schema.images import ImagePlan, ImageQuestion
 from planner.schema.plan import Plan, PlanSet
@@ -242,7 +232,7 @@ def images(
     known, named = known or catalog_of(options), listed(cluster)
     if not named and options.accelerators is None:
         raise WrongQuestion("on what? --cluster dgx-a100-40gb:4, or --accelerators A100:4,V100:8")
-    bases = _bases(known, named, options)
+    bases = pool_bases(known, named, options)
     model = families.network(network)
     batch = _batch_of_images(options.batch, model.batch)
     precision = joined(options.precision)
@@ -254,8 +244,8 @@ def images(
         image_split.ImageTraining(known, network, precision or parts.PRECISIONS[0], parse_risk(options.oom_risk)),
         pools.pools(bases, [(None, "")] * len(bases), texts(options.link)),
         batch,
-        inputs=_inputs(known, model, named),
-        assumptions=(*left, *_meant(known, options, bases)),
+        inputs=input_hashes(known, model, named),
+        assumptions=(*left, *stand_ins(known, options, bases)),
     )
     return replace(found, question=_of_images(named, options, batch))
 

@@ -16,8 +16,9 @@ from planner.planning import what_fits
 from planner.question import pools
 from planner.question.given import Named, listed, path, texts
 from planner.question.plan_options import PlanOptions
-from planner.question.reading import _bases, _inputs, _price, catalog_of
+from planner.question.reading import catalog_of, input_hashes
 from planner.question.rl_options import TAKEN, RLEstimateQuestion, RLQuestion, training_options, unused
+from planner.question.several_pools import pool_bases, pool_prices
 from planner.rl import job, learned, normal, phase_names, problem, run, stated
 from planner.schema.hardware import Price
 from planner.schema.rl import RLPlanSet
@@ -67,13 +68,8 @@ def looked_up(asked: RLQuestion, clusters: list[Named], options: PlanOptions) ->
     known = catalog_of(options)
     model = find_model(records.as_model(asked.model))
     work = problem.work(model, asked.task, asked)
-    bases = _bases(known, clusters, options)
-    names = pools.names(bases)
-    given = pools.prices(asked.price, names) if asked.price is not None else {}
-    paid: list[tuple[Price | None, str]] = []
-    for name, (base, _) in zip(names, bases, strict=True):
-        stated = given.get(name, given.get(""))
-        paid.append(_price(known, base.node, PlanOptions(price=stated, basis=asked.basis)))
+    bases = pool_bases(known, clusters, options)
+    paid = pool_prices(known, bases, replace(options, price=asked.price))
     machines = [
         problem.Machines(pool=pool, usd_per_s=_per_second(pool.price, pool.cluster.node.accelerators))
         for pool in pools.pools(bases, paid, ()).all
@@ -90,7 +86,7 @@ def looked_up(asked: RLQuestion, clusters: list[Named], options: PlanOptions) ->
         machines,
         options,
         objective=asked.objective,
-        inputs=_inputs(known, model, clusters),
+        inputs=input_hashes(known, model, clusters),
         assumptions=job.left_open(asked, work),
         learned=measured_at(options.site),
     )

@@ -22,10 +22,12 @@ from planner.planning.document import price_section
 from planner.planning.run import priced
 from planner.question import pools as pooling
 from planner.question import reading
+from planner.question.configuration import configuration
 from planner.question.job_pools import JobPool, LinkBetween, Pools
 from planner.question.plan_options import PlanOptions
-from planner.question.reading import OF_ALL_GROUPS, PRICE_BASES
+from planner.question.reading import PRICE_BASES
 from planner.question.request import Request
+from planner.question.several_pools import OF_ALL_GROUPS
 from planner.schema.hardware import Cluster, Price
 from planner.schema.model_reading import read
 from planner.schema.plan import Plan, PlanSet, SearchQuestion
@@ -155,13 +157,13 @@ def _request(plan: Plan, catalog: Catalog, options: PlanOptions, at: Sequence[Cl
         wanted,
         cluster=at[0],
         counts=(pool.count,),
-        pins=wanted.pins if plan.parallelism.groups else reading.configuration(wanted, parse_pins(_pinned(plan))),
+        pins=wanted.pins if plan.parallelism.groups else configuration(wanted, parse_pins(_pinned(plan))),
         weighs_own_runs=plan.prediction.own_runs is not None,
         price=price,
         sold_as=sold_as,
         restart_s=good.restart_s,
         preemptions_per_node_s=pool.preemptions_per_node_s or 0.0 if plan.parallelism.groups else _preemptions(plan),
-        inputs=reading._inputs(catalog, model, ()),
+        inputs=reading.input_hashes(catalog, model, ()),
         assumptions=(*wanted.assumptions, *stands),
     )
 
@@ -179,12 +181,12 @@ def _price(plan: Plan, place: int, catalog: Catalog, options: PlanOptions, at: C
     if used is None:
         return None, ""
     if used.source == "--price":
-        return reading._price(catalog, at.node, replace(options, price=used.usd_per_hour / at.node.accelerators))
-    possible = [reading._price(catalog, at.node, options)]
+        return reading.node_price(catalog, at.node, replace(options, price=used.usd_per_hour / at.node.accelerators))
+    possible = [reading.node_price(catalog, at.node, options)]
     if (sold := catalog.nodes.get(used.node)) is not None:
         possible += [(price, sold.id) for price in sold.prices if price.basis == used.basis]
         with contextlib.suppress(WrongQuestion):
-            possible.append(reading._price(catalog, at.node, replace(options, vendor=sold.provider)))
+            possible.append(reading.node_price(catalog, at.node, replace(options, vendor=sold.provider)))
     named = [JobPool(name="", cluster=at, price=price, sold_as=sold_as) for price, sold_as in possible]
     return next((p for p, pool in zip(possible, named, strict=True) if price_section(pool) == used), possible[0])
 

@@ -15,8 +15,8 @@ from planner.models.workload import workload
 from planner.planning import answer, ranked
 from planner.planning.answer import MeasuredRuns
 from planner.planning.ranked import Ranking
-from planner.question.reading import default_runtime
 from planner.question.request import Request
+from planner.question.runtimes import default_runtime
 from planner.question.search_problem import Prepared, prepare
 from planner.schema.plan import FrontPoint
 from planner.schema.workload import Workload

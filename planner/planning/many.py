@@ -23,7 +23,7 @@ from planner.cost import goodput, money, stage_memory
 from planner.figures.efficiency import Efficiency
 from planner.planning import infeasible, releases
 from planner.planning.document import Spread
-from planner.question.reading import one_configuration
+from planner.question.configuration import one_configuration
 from planner.question.request import Request, goodput_of
 from planner.question.search_problem import Prepared, prepare, refuse_unlisted
 from planner.schema.listings import EvaluatedConfiguration

@@ -15,7 +15,7 @@ from planner.base.errors import ClusterwrightError
 from planner.catalog import Catalog
 from planner.figures import conformal_intervals, plan_differences
 from planner.planning import releases
-from planner.question.reading import configuration
+from planner.question.configuration import configuration
 from planner.question.request import Request
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.plan import Interval, Plan, UsualRun

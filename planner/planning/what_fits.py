@@ -21,8 +21,9 @@ from planner.planning import order, ranked
 from planner.question import pools
 from planner.question.given import joined
 from planner.question.plan_options import PlanOptions
-from planner.question.reading import request, trains
+from planner.question.reading import request
 from planner.question.request import Request
+from planner.question.runtimes import trains
 from planner.question.search_problem import prepare
 from planner.schema.hardware import Cluster
 from planner.schema.listings import FittingTraining

@@ -1,53 +1,37 @@
-"""What a question may say, as people write it, to one typed request."""
+"""What a question about one cluster may say, as people write it, to one typed request."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
-from planner.axes import AXES, PlanAxis
-from planner.axes.table import BATCH, CP, CP_ALGORITHM, DP_OVERLAP, IN_ANSWERS, NODES, TP, TP_OVERLAP
 from planner.base import units
-from planner.base.errors import WrongQuestion, meant
+from planner.base.errors import WrongQuestion
 from planner.base.reading import short_hash
 from planner.catalog import Catalog, cluster, cluster_from_file, load
 from planner.catalog.cluster import is_file
-from planner.models import context, fine_tuning, text_lengths, workload
+from planner.models import fine_tuning, text_lengths, workload
 from planner.question import node_prices, pools
-from planner.question.given import InZone, Named, counted, joined, lengths, listed, path, texts
-from planner.question.job_pools import Pools, merged
+from planner.question.configuration import one_configuration, stated_pins, switched_on, waived_rules
+from planner.question.given import InZone, Named, lengths, listed, path, texts
 from planner.question.plan_options import PlanOptions
 from planner.question.request import OBJECTIVES, Request
+from planner.question.runtimes import older_release, runtime_of
 from planner.question.values import batches as batches_of
-from planner.question.values import (
-    parse_risk,
-    plain_price,
-    positive_amount,
-    sequence_length,
-    whole_numbers,
-)
+from planner.question.values import parse_risk, plain_price, positive_amount, sequence_length, whole_numbers
 from planner.schema.choices import Basis
-from planner.schema.hardware import Accelerator, Cluster, Node, Price, Runtime, dated
+from planner.schema.hardware import Cluster, Node, Price, Runtime
 from planner.schema.notebook import spelled
 from planner.schema.workload import ConvolutionNetwork, Model, Workload
 from planner.space import split_schedules
-from planner.space.pins import Bound, Pins, parse_pins
-from planner.space.rules import RULES
-
-ADAPTING_RUNTIMES = ("hf-trainer-liger",)
-"""The default for adapters: what they are exported to (hf-trainer, trl, axolotl, llama-factory)."""
-DEFAULT_RUNTIMES = ("megatron-core", "maxtext", "deepspeed")
-"""Which is taken unless one is named: the first that runs on the accelerator."""
-
+from planner.space.pins import parse_pins
 
 DEFAULT_REGION = "us"
 
-
 PRICE_BASES: tuple[Basis, ...] = get_args(Basis)
-
 
 _MOST_PLANS = 1000
 """Plans in one document."""
@@ -58,19 +42,6 @@ def catalog_of(asked: PlanOptions) -> Catalog:
     return load(path(asked.catalog), path(asked.site))
 
 
-def as_one_pool(cluster: Named | Sequence[Named], asked: PlanOptions) -> tuple[Named | Sequence[Named], PlanOptions]:
-    """A question with accelerators of one kind, in nodes of one kind, as one about that cluster; others unchanged.
-
-    Raises:
-        WrongQuestion: a name that no accelerator has, or a count that is none.
-    """
-    accelerators = counted(asked.accelerators)
-    if accelerators is None or asked.link or listed(cluster):
-        return cluster, asked
-    found = pools.of_accelerators(catalog_of(asked), accelerators, asked.fabric, asked.region)
-    return (found[0], replace(asked, accelerators=None)) if len(found) == 1 else (cluster, asked)
-
-
 def several(cluster: Named | Sequence[Named], asked: PlanOptions) -> bool:
     """Whether a question names more than one pool, links between them, or accelerators without nodes."""
     named = listed(cluster)
@@ -78,95 +49,7 @@ def several(cluster: Named | Sequence[Named], asked: PlanOptions) -> bool:
     return bool(asked.accelerators is not None or asked.link or len(named) > 1 or zoned)
 
 
-def pooled_request(
-    model: str | Model, named: Named | Sequence[Named], asked: PlanOptions
-) -> tuple[Catalog, Request, Pools]:
-    """The catalog, the request and the pools that a question about several pools means.
-
-    Raises:
-        WrongQuestion: a name, a count, a link or a price that cannot be.
-    """
-    if recorded := [rule.name for rule in RULES if rule.recorded and rule.name in texts(asked.waive)]:
-        raise WrongQuestion(f"--waive {recorded[0]}: with nodes of one kind only, not over several pools")
-    if asked.task != "sft":
-        raise WrongQuestion(f"--task {asked.task}: with nodes of one kind only, not over several pools")
-    if asked.lengths is not None:
-        raise WrongQuestion("--lengths: with nodes of one kind only, not over several pools")
-    if workload.optimizer(asked.optimizer).iterations:
-        raise WrongQuestion(f"--optimizer {asked.optimizer}: with nodes of one kind only, not over several pools")
-    known = catalog_of(asked)
-    bases = _bases(known, listed(named), asked)
-    pool_names = pools.names(bases)
-    given = pools.prices(asked.price, pool_names) if asked.price is not None else {}
-    paid = []
-    for name, (base, _) in zip(pool_names, bases, strict=True):
-        paid.append(_price(known, base.node, replace(asked, price=given.get(name, given.get("")))))
-    wanted = request_over(known, model, [base for base, _ in bases], asked)
-    wanted = replace(
-        wanted,
-        price=paid[0][0],
-        sold_as=paid[0][1],
-        inputs=_inputs(known, wanted.workload.model, listed(named)),
-        assumptions=(
-            *wanted.assumptions,
-            *_meant(known, asked, bases),
-            *(each for base, _ in bases for each in _rewired(known, asked, base)),
-        ),
-    )
-    return known, wanted, pools.pools(bases, paid, texts(asked.link))
-
-
-def request_over(known: Catalog, model: str | Model, clusters: Sequence[Cluster], asked: PlanOptions) -> Request:
-    """The request about several clusters at once, without a price.
-
-    Raises:
-        WrongQuestion: no runtime runs on all of them.
-    """
-    first = clusters[0]
-    _, wanted = request(model, replace(first, count=1), replace(asked, price=None, fabric=None), known=known)
-    for each in clusters:
-        runtime_of(known, asked.runtime or wanted.runtime.id, each.accelerator, wanted.workload)
-    inputs = _inputs(known, wanted.workload.model, ())
-    return replace(wanted, cluster=first, counts=(first.count,), price=None, sold_as="", inputs=inputs)
-
-
-def _bases(known: Catalog, named: Sequence[Named], asked: PlanOptions) -> list[tuple[Cluster, str]]:
-    """The clusters that pools are made of, and their zones."""
-    region = _region(known, asked)
-    bases: list[tuple[Cluster, str]] = []
-    for text in named:
-        plain, zone = pools.zoned(text)
-        if isinstance(plain, str) and re.fullmatch(r"[^:]+:0", plain):
-            known.node(plain.partition(":")[0])
-            continue
-        base, counts = placed(known, plain, asked)
-        if len(counts) != 1:
-            raise WrongQuestion(f"--cluster {text}: one count for each of several pools; what is not used is reported")
-        bases.append((base, zone))
-    if (accelerators := counted(asked.accelerators)) is not None:
-        found = pools.of_accelerators(known, accelerators, asked.fabric, region)
-        bases += [(each, "") for each in found]
-    if not bases:
-        raise WrongQuestion("no pool has any nodes; give at least one (--cluster NODE:COUNT)")
-    return bases
-
-
-def _meant(
-    known: Catalog, asked: PlanOptions, bases: Sequence[tuple[Cluster, str]]
-) -> tuple[tuple[str, str, str], ...]:
-    """Which accelerators and nodes stand for those that were named without nodes."""
-    if asked.accelerators is None:
-        return ()
-
-    def stands(c: Cluster) -> str:
-        whole = known.node(c.node.id).accelerators
-        part = f"{c.node.accelerators} of the {whole} of a" if c.node.accelerators < whole else f"{c.count:,} x"
-        return f"{c.accelerators:,} x {c.accelerator.id} in {part} {c.node.id}"
-
-    return tuple((stands(c), "the usual node", "--cluster") for c, _ in bases)
-
-
-def _rewired(known: Catalog, asked: PlanOptions, base: Cluster) -> tuple[tuple[str, str, str], ...]:
+def rewired(known: Catalog, asked: PlanOptions, base: Cluster) -> tuple[tuple[str, str, str], ...]:
     """A fabric whose ports the node's own NICs cannot drive: it is taken to have others."""
     node = known.nodes.get(base.node.id)
     if (
@@ -195,9 +78,9 @@ def request(
     batches = batches_of(_usual_batch(found, base, asked), asked.batch)
     asked_workload = _workload(found, batches[-1], asked)
     runtime, release = runtime_of(known, asked.runtime, base.accelerator, asked_workload)
-    pins = _pins(asked)
+    pins = stated_pins(asked)
     split_schedules.refuse_missing(known, runtime, pins)
-    price, sold_as = _price(known, base.node, asked)
+    price, sold_as = node_price(known, base.node, asked)
     if asked.objective not in OBJECTIVES:
         raise WrongQuestion(f"--objective {asked.objective}: choose {', '.join(OBJECTIVES)}")
     if not 1 <= asked.top <= _MOST_PLANS:
@@ -209,9 +92,9 @@ def request(
         batches=batches,
         runtime=runtime,
         release=release,
-        older="" if "@" in (asked.runtime or "") else _older(runtime),
+        older="" if "@" in (asked.runtime or "") else older_release(runtime),
         pins=pins,
-        waived=_waived(texts(asked.waive)),
+        waived=waived_rules(texts(asked.waive)),
         objective=asked.objective,
         deadline_s=positive_amount("--deadline", asked.deadline, "time"),
         max_cost_usd=positive_amount("--max-cost", units.plain_dollars(asked.max_cost), "money"),
@@ -223,8 +106,8 @@ def request(
         price_basis=asked.basis,
         oom_risk=parse_risk(asked.oom_risk),
         stock=known.accelerators,
-        inputs=_inputs(known, found, named),
-        assumptions=(*_left_open(asked, base, found, runtime), *_rewired(known, asked, base)),
+        inputs=input_hashes(known, found, named),
+        assumptions=(*_left_open(asked, base, found, runtime), *rewired(known, asked, base)),
     )
 
 
@@ -276,60 +159,8 @@ def pinned_request(
         raise WrongQuestion(f"over several pools each group of pipelines is given: {example}; one pool takes tp=2 ...")
     known, wanted = request(model, named, asked)
     pins = one_configuration(wanted, settings)
-    switched = _switched_on(wanted, pins, parse_pins(settings))
+    switched = switched_on(wanted, pins, parse_pins(settings))
     return known, replace(wanted, pins=pins, assumptions=(*wanted.assumptions, *switched))
-
-
-def _switched_on(wanted: Request, pins: Pins, given: Pins) -> Iterator[tuple[str, str, str]]:
-    """Overlap of tensor parallelism, which a configuration has unless it says otherwise, if its runtime has it off."""
-    name = TP_OVERLAP.name
-    default = wanted.runtime.default(name, wanted.release)
-    stated = name in given or name in wanted.pins
-    if default and default.value is False and not stated and _may_exceed_1(TP, pins.bounds):
-        if wanted.runtime.axes.get(name, "") in ("any", (False, True), (True,)):
-            what = f"{name}=on where it is faster, which {wanted.runtime.id} has off by default"
-            yield what, default.source, name
-
-
-def one_configuration(wanted: Request, settings: Sequence[str]) -> Pins:
-    """Pins for every axis of one configuration; what is not given is neutral.
-
-    Raises:
-        WrongQuestion: a setting that cannot be, or several values where one is meant.
-    """
-    pins = configuration(wanted, _known_elsewhere(parse_pins(settings)))
-    counts = {"--cluster": len(wanted.counts), "--batch": len(wanted.batches)}
-    for what, values in {**counts, **{f"{axis}={b}": len(b.values) for axis, b in pins.bounds.items()}}.items():
-        if values != 1:
-            raise WrongQuestion(f"{what}: estimate takes one layout a call; plan tries several values")
-    return pins
-
-
-OF_ALL_GROUPS = tuple(
-    axis.name for axis in sorted(IN_ANSWERS, key=lambda axis: bool(axis.option)) if axis.of_groups
-)  # fmt: skip
-"""Axes that all groups of pipelines of a plan share."""
-
-
-def grouped_request(
-    model: str | Model, named: Named | Sequence[Named], settings: Sequence[str], asked: PlanOptions
-) -> tuple[Catalog, Request, Pools]:
-    """As :func:`pooled_request`, for groups of pipelines as given and what all of them share (``zero=1``); pools that
-    are alike are one.
-
-    Raises:
-        WrongQuestion: a setting that groups state by themselves, or several batches.
-    """
-    known, wanted, offered = pooled_request(model, named, asked)
-    pins = _known_elsewhere(parse_pins(settings))
-    if own := [axis for axis in pins.bounds if axis not in OF_ALL_GROUPS]:
-        axis = f"{own[0]}={pins.bounds[own[0]]}"
-        raise WrongQuestion(f"{axis}: groups state their own degrees; for all of them: {', '.join(OF_ALL_GROUPS)}")
-    if len(wanted.batches) != 1:
-        raise WrongQuestion("--batch: estimate takes one layout a call; plan tries several values")
-    joined = pools.renamed(merged(offered.all, {name for pair in offered.given for name in pair}))
-    bounds = {**wanted.pins.bounds, **pins.bounds}
-    return known, replace(wanted, pins=Pins(bounds)), replace(offered, all=joined)
 
 
 def placed(known: Catalog, named: Named | Sequence[Named], asked: PlanOptions) -> tuple[Cluster, tuple[int, ...]]:
@@ -348,7 +179,7 @@ def placed(known: Catalog, named: Named | Sequence[Named], asked: PlanOptions) -
         return _placed(known, text, asked)
     if isinstance(text, Path) or is_file(text) or "/" in text:
         return _placed(known, cluster_from_file(Path(text).expanduser(), known), asked)
-    region = _region(known, asked)
+    region = region_of(known, asked)
     node, colon, count = text.partition(":")
     if not node:
         raise WrongQuestion(
@@ -366,14 +197,14 @@ def placed(known: Catalog, named: Named | Sequence[Named], asked: PlanOptions) -
     return cluster(known, node, counts[-1], asked.fabric, region), counts
 
 
-def _region(known: Catalog, asked: PlanOptions) -> str | None:
+def region_of(known: Catalog, asked: PlanOptions) -> str | None:
     """The region that is asked for, or the default if the catalog has it."""
     return DEFAULT_REGION if asked.region is None and DEFAULT_REGION in known.regions else asked.region
 
 
 def _placed(known: Catalog, found: Cluster, asked: PlanOptions) -> tuple[Cluster, tuple[int, ...]]:
     """A cluster that is described already, on the fabric and in the region that are asked for."""
-    region = _region(known, asked)
+    region = region_of(known, asked)
     if asked.fabric is not None:
         fabric = known.fabric(asked.fabric)
         wired = replace(found.node, fabric=fabric.id, nic_bandwidth=fabric.nic_bandwidth)
@@ -383,143 +214,13 @@ def _placed(known: Catalog, found: Cluster, asked: PlanOptions) -> tuple[Cluster
     return found, (found.count,)
 
 
-def runtime_of(known: Catalog, text: str | None, part: Accelerator, work: Workload) -> tuple[Runtime, str]:
-    """``megatron-core`` or ``megatron-core@2024``; unless named, :func:`default_runtime`.
+def node_price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None, str]:
+    """Price of a node-hour, and the node that it is sold as: the one given, a vendor's, or
+    :func:`planner.question.node_prices.hourly_price`.
 
     Raises:
-        WrongQuestion: if the release is unknown or the runtime cannot do this work on that accelerator.
+        WrongQuestion: two prices, or one that cannot be.
     """
-    able = [name for name in _training(known, work) if part.vendor in known.runtime(name).vendors]
-    default = default_runtime(known, part, work)
-    name, at, release = (default if text is None else text).partition("@")
-    runtime = known.runtime(name)
-    if at and release not in runtime.releases:
-        raise WrongQuestion(f"--runtime {text}: releases of {name} are {', '.join(runtime.releases)}")
-    if part.vendor not in runtime.vendors:
-        others = f"these do: {', '.join(able)}" if able else "no runtime in the catalog does (--catalog)"
-        raise WrongQuestion(f"{name} does not run on {part.id} ({part.vendor}); {others}")
-    if name not in (able := _training(known, work)):
-        base = "" if work.method.base in ("", *runtime.frozen_bases) else f"{work.method.base} weights"
-        lacks = ", ".join(filter(None, (base, *sorted(needed(work) - has(runtime)))))
-        flags = {work.task: f"--task {work.task}", "muon": f"--optimizer {work.optimizer.id}"}
-        asked = flags.get(lacks, f"--method {work.method.name}")
-        others = f"these have it: {', '.join(able)}" if able else "no runtime in the catalog has"
-        raise WrongQuestion(f"{asked}: {name} has no {lacks}; {others}")
-    if work.method.base == "fp8" and "fp8" not in part.peak:
-        raise WrongQuestion(f"--method {work.method.name}: {part.id} has no FP8; qlora and qlora:int8 run there")
-    release = release or runtime.releases[-1]
-    found = runtime.at(release)
-    if work.optimizer.iterations and not found.muon_zero:
-        raise WrongQuestion(
-            f"--optimizer {work.optimizer.id}: {name} has it since {runtime.since['muon']}, not in {release}"
-        )
-    return found.for_muon() if work.optimizer.iterations else found, release
-
-
-def needed(work: Workload) -> set[str]:
-    """Of what runtimes have (:func:`has`), what a training needs."""
-    of = {"dora": work.method.magnitude, "freeze": work.method.kind == "freeze", work.task: work.task != "sft"}
-    return {name for name, wanted in {**of, "muon": work.optimizer.iterations > 0}.items() if wanted}
-
-
-def has(runtime: Runtime) -> set[str]:
-    """What of methods, tasks and optimizers not every runtime has, and this one has."""
-    return {*runtime.tunes, *(("muon",) if runtime.muon_zero else ())}
-
-
-def trains(runtime: Runtime, work: Workload) -> bool:
-    """Whether a runtime has such frozen weights, such a method, task and optimizer."""
-    return work.method.base in ("", *runtime.frozen_bases) and needed(work) <= has(runtime)
-
-
-def _training(known: Catalog, work: Workload) -> list[str]:
-    return [name for name, runtime in known.runtimes.items() if trains(runtime, work)]
-
-
-def default_runtime(known: Catalog, part: Accelerator, work: Workload) -> str:
-    """The first default that runs on the accelerator and trains what is asked, else any that does."""
-    usual = (
-        DEFAULT_RUNTIMES if work.method.kind in ("pretrain", "finetune") and work.task == "sft" else ADAPTING_RUNTIMES
-    )
-    able = [name for name in _training(known, work) if part.vendor in known.runtime(name).vendors]
-    return next((name for name in (*usual, *able) if name in able), usual[0])
-
-
-RECENT_YEARS = 2.0
-"""Releases of the last two years are in use beside the newest."""
-
-
-def _older(runtime: Runtime) -> str:
-    """The oldest release of the years before the newest, or else the one before it; empty if there is none."""
-    *earlier, newest = runtime.releases
-    recent = [each for each in earlier if (dated(each) or 0.0) >= (dated(newest) or 0.0) - RECENT_YEARS]
-    return min(recent, key=lambda each: dated(each) or 0.0) if recent else (earlier or [""])[-1]
-
-
-def _pins(asked: PlanOptions) -> Pins:
-    pins = _known_elsewhere(parse_pins(texts(asked.pin)))
-    precision = joined(asked.precision)
-    if precision is None:
-        return pins
-    if "precision" in pins:
-        raise WrongQuestion("--precision and --pin precision=... are duplicates; keep one")
-    return Pins({**pins.bounds, **parse_pins([f"precision={precision.replace(',', '|')}"]).bounds})
-
-
-def _known_elsewhere(pins: Pins) -> Pins:
-    """The pins; what an option of its own says is refused rather than ignored."""
-    for axis in (NODES, BATCH):
-        if axis.name in pins:
-            raise WrongQuestion(f"{axis.name}={pins.bounds[axis.name]}: say it with {axis.option}")
-    return pins
-
-
-def configuration(wanted: Request, given: Pins) -> Pins:
-    """Pins for every axis: as given, else neutral (degrees 1, nothing recomputed, overlap where the runtime has it)."""
-    bounds = {**wanted.pins.bounds, **given.bounds}
-    texts = {axis.name: _unstated(axis, wanted.runtime, bounds) for axis in AXES.values()}
-    if _may_exceed_1(CP, bounds):
-        texts[CP_ALGORITHM.name] = context.algorithms(wanted.workload)[0]
-    waits = wanted.runtime.axes.get(DP_OVERLAP.name, ())
-    texts |= split_schedules.neutral(bounds, waits == "any" or False in waits)
-    return Pins({**{name: Bound((text,)) for name, text in texts.items() if text is not None}, **bounds})
-
-
-def _unstated(axis: PlanAxis[Any], runtime: Runtime, bounds: Mapping[str, Bound]) -> str | None:
-    """What a configuration has on an axis that it does not state; None where that is left open."""
-    if axis.preferred is None:
-        return axis.unstated
-    known = runtime.axes.get(axis.name, (axis.neutral,))
-    has_preferred = known == "any" or axis.read(axis.preferred) in known
-    if has_preferred and (not axis.goes_with or any(_may_exceed_1(AXES[name], bounds) for name in axis.goes_with)):
-        return axis.preferred
-    return str(next(iter(known))) if axis.unstated is None else axis.unstated
-
-
-def _may_exceed_1(degree: PlanAxis[Any], bounds: Mapping[str, Bound]) -> bool:
-    """Whether a configuration leaves a degree open, or states one above 1."""
-    if (bound := bounds.get(degree.name)) is not None:
-        return bound.values != ("1",)
-    return degree.unstated != "1"
-
-
-def _waived(names: Sequence[str]) -> frozenset[str]:
-    rules = {rule.name: rule for rule in RULES}
-    for name in names:
-        if name not in rules:
-            hint = meant(name, rules, f"rules are {', '.join(rules)}")
-            raise WrongQuestion(f"--waive {name}: no such rule; {hint}")
-        if not rules[name].waivable:
-            able = ", ".join(rule.name for rule in RULES if rule.waivable)
-            raise WrongQuestion(
-                f"--waive {name}: a plan does not add up unless {rules[name].says}; ask for one that does "
-                f"(--batch, --pin, another count of nodes). {able} can be waived"
-            )
-    return frozenset(names)
-
-
-def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None, str]:
-    """Per node-hour: the one given, a vendor's, or the market's (:func:`planner.question.node_prices.hourly_price`)."""
     if asked.basis not in PRICE_BASES:
         raise WrongQuestion(f"--basis {asked.basis}: choose {', '.join(PRICE_BASES)}")
     if asked.price is not None:
@@ -536,7 +237,7 @@ def _price(known: Catalog, node: Node, asked: PlanOptions) -> tuple[Price | None
     return node_prices.hourly_price(known, node, asked.basis)
 
 
-def _inputs(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Sequence[Named]) -> dict[str, str]:
+def input_hashes(known: Catalog, model: Model | ConvolutionNetwork, named: Named | Sequence[Named]) -> dict[str, str]:
     """What the answer depends on, hashed."""
     found = known.inputs()
     found[f"model {model.id}"] = digest(model)

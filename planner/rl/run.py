@@ -11,7 +11,7 @@ from planner.base.version import __version__
 from planner.cost.decoding import Rollout, Served
 from planner.models.parameters import parameters
 from planner.models.workload import workload
-from planner.question.reading import runtime_of
+from planner.question.runtimes import runtime_of
 from planner.rl import answer, candidates, nearest, problem, program
 from planner.rl.answer import colocated_plan, plan_apart
 from planner.rl.candidates import Training, WeightsMoved

@@ -25,9 +25,10 @@ from planner.cost.evaluate import terms
 from planner.cost.generation import Demand
 from planner.models import text_lengths
 from planner.models.context import attended, in_texts
+from planner.question.configuration import one_configuration
 from planner.question.given import texts
 from planner.question.plan_options import PlanOptions
-from planner.question.reading import one_configuration, request
+from planner.question.reading import request
 from planner.question.search_problem import Prepared, prepare, problem
 from planner.schema.hardware import Cluster
 from planner.schema.workload import Model

@@ -21,7 +21,7 @@ from planner.procurement.throughput.column import Column, Key, Place, machine, w
 from planner.question import pools as pooled
 from planner.question.job_pools import JobPool as Part
 from planner.question.job_pools import LinkBetween, Pools, default_link
-from planner.question.reading import request_over
+from planner.question.several_pools import request_over
 from planner.schema.plan import Plan
 
 MOST_SEARCHES = 64
