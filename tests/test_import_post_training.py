@@ -11,7 +11,7 @@ from planner.api.post_training import plan_rl
 from planner.base.errors import WrongQuestion
 from planner.launchers import post_training
 from planner.launchers.reading import trainers_of_rl
-from planner.launchers.reading.source import Started
+from planner.launchers.reading.started import Started
 from planner.schema.rl import RLPlan, RLPlanSet
 
 GIVEN = {"model": "org/policy", "max-prompt": "512"}

@@ -7,7 +7,8 @@ import pytest
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import trainers_of_rl
-from planner.launchers.reading.source import Started, detect, read
+from planner.launchers.reading.source import detect, read
+from planner.launchers.reading.started import Started
 from planner.launchers.reading.trainer_dialects import mapping
 
 TITAN = """

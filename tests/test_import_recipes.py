@@ -7,7 +7,8 @@ import pytest
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import python_program, recipes
 from planner.launchers.reading.found_options import FoundOptions
-from planner.launchers.reading.source import Started, detect, read
+from planner.launchers.reading.source import detect, read
+from planner.launchers.reading.started import Started
 
 BRIDGE = """
 import argparse

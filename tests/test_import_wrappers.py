@@ -8,7 +8,8 @@ import pytest
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading.imported_plan import plan
-from planner.launchers.reading.source import Started, detect, read
+from planner.launchers.reading.source import detect, read
+from planner.launchers.reading.started import Started
 from planner.launchers.reading.wrappers import opened
 
 OPTIONS = (

@@ -11,7 +11,7 @@ from planner.api import post_training
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import trainers_of_rl
 from planner.launchers.reading.post_training import StatedStep
-from planner.launchers.reading.source import Started
+from planner.launchers.reading.started import Started
 from planner.launchers.reading.trainer_dialects import library_name
 from planner.launchers.reading.where_it_runs import where_it_runs
 from planner.models.workload import find_model

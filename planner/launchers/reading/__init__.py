@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from planner.launchers.reading.imported_plan import Present, plan
-from planner.launchers.reading.source import SOURCES, Started, detect, read
+from planner.launchers.reading.source import SOURCES, detect, read
+from planner.launchers.reading.started import Started
 
 __all__ = ["SOURCES", "Present", "Started", "detect", "plan", "read"]

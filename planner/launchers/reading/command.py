@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from planner.base.errors import WrongQuestion
 from planner.launchers import checks
@@ -19,6 +20,8 @@ _NODES = ("nnodes", "num_nodes")
 _WHOLE = ("num_processes",)
 _SETTING = re.compile(r"(CUDA_VISIBLE_DEVICES|NPROC_PER_NODE|NNODES)=")
 """A variable that is set for a command."""
+_TASKS = ("-np", "-n", "--np", "--ntasks")
+"""How ``mpirun`` and ``srun`` count processes."""
 _OF_ADDRESSES = re.compile(r"MASTER_|.*(_RANK|_KEY|_TOKEN|_ID|_ADDR|_PORT)$")
 """Variables that say where a job runs, or who runs it."""
 
@@ -77,7 +80,7 @@ def command(
         return None
     read = [_without(options(_arguments(words)[1], known), script.ignored) for words in found]
     _refuse_several(read, known)
-    ranks = {_ranks(options(_arguments(words)[0], ())) or _visible(words) for words in found}
+    ranks = {started_ranks(words) or _visible(words) for words in found}
     first = without_settings(found[0])
     launcher, arguments = _arguments(first)
     started = _unchecked(first) if any(map(_is_check, first)) else first
@@ -217,7 +220,9 @@ def _visible(words: Words) -> int | None:
 
 def started_ranks(words: Words) -> int | None:
     """Processes that a command starts, where it says so."""
-    return _ranks(options(_arguments(words)[0] or words, ()))
+    before = _arguments(words)[0] or words
+    counted = (count for flag, count in pairwise(before) if flag in _TASKS and count.isdigit())
+    return _ranks(options(before, ())) or next((int(count) for count in counted), None)
 
 
 def _ranks(launcher: Mapping[str, Sequence[str]]) -> int | None:

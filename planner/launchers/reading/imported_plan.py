@@ -17,7 +17,8 @@ from planner.base.errors import WrongQuestion
 from planner.launchers import plan_facts
 from planner.launchers.reading import deepspeed, wrappers
 from planner.launchers.reading.found_options import FoundOptions
-from planner.launchers.reading.source import AS_IT_IS, Started, detect, read, text_of
+from planner.launchers.reading.source import detect, read
+from planner.launchers.reading.started import AS_IT_IS, Started, text_of
 from planner.launchers.reading.where_it_runs import where_it_runs
 from planner.models import context, files, model_rules, workload
 from planner.question.given import Named
@@ -80,9 +81,12 @@ def plan(
         name = _model(found, model, source, Path(folder))
         found = replace(found, assumed=[*found.assumed, *_vocabulary(found, model, name)])
         machines = request(name, where, PlanOptions(runtime=found.runtime, **located))[1].cluster
-        batched = _batched(_interleaved(found, name), source, _ranks(found, machines))
-        found = replace(batched, settings={**batched.settings, **_over_nodes(batched, machines)})
-        priced = _priced(found, name, where, pinned, asked)
+        try:
+            batched = _batched(_interleaved(found, name), source, _ranks(found, machines))
+            found = replace(batched, settings={**batched.settings, **_over_nodes(batched, machines)})
+            priced = _priced(found, name, where, pinned, asked)
+        except WrongQuestion as error:
+            raise WrongQuestion(f"{error}{_other_ranks(found, machines)}") from None
     best = priced.plans[0]
     if found.sequence is None and asked.get("seq") is None:
         left = f"length of sequences not stated: {best.workload.sequence:,} (--seq)"
@@ -146,6 +150,19 @@ def _kernel(found: FoundOptions, name: str, cluster: Sequence[Named], asked: Pla
     able = ATTENTION_KERNEL.takes(found.kernel, shared=shared, dropout=wanted.workload.model.dropout)
     able &= found.kernel in known and found.kernel in wanted.runtime.axes.get(ATTENTION_KERNEL.name, ())
     return {ATTENTION_KERNEL.name: found.kernel} if able else {}
+
+
+def _other_ranks(options: FoundOptions, machines: Cluster) -> str:
+    """The ranks that a configuration starts, as the end of a refusal, where these are not the machines'."""
+    per_node = machines.node.accelerators
+    if options.ranks in (None, machines.accelerators):
+        return ""
+    ranks = options.ranks or 0
+    fits = "" if ranks % per_node else f" (--cluster {machines.node.id}:{ranks // per_node})"
+    return (
+        f"\nthe configuration starts {ranks:,} ranks{fits}, and {machines.node.id}:{machines.count} has "
+        f"{machines.accelerators:,} accelerators"
+    )
 
 
 def _ranks(options: FoundOptions, machines: Cluster) -> int:

@@ -7,7 +7,7 @@ import re
 from planner.axes.table import OFFLOAD_OVERLAP
 from planner.axes.values import ALONE, activation_offload, offload_name
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import megatron_model, megatron_options
+from planner.launchers.reading import megatron_model, megatron_options, tokenizers
 from planner.launchers.reading.found_options import FoundOptions, Options, Reading, degree, measure, number
 from planner.launchers.reading.trainer_dialects import NEAREST
 from planner.schema.workload import MOST_LAYERS
@@ -37,6 +37,10 @@ def found_options(flags: Options) -> FoundOptions:
     if kind not in (["adam"], ["sgd"], *([name] for name in _MUON)):
         raise WrongQuestion(f"--optimizer {' '.join(kind):.40}: choose adam, sgd or muon; others keep other states")
     chunks = _chunks(flags)
+    shape = {**megatron_model.shape(Reading(TABLE, flags)), **megatron_model.patterned(flags)}
+    words = tokenizers.vocabulary(flags) if shape and "vocab" not in shape else None
+    if words and words[1] in tokenizers.PATCHED:  # and what it adds to it
+        flags = {name: values for name, values in flags.items() if name != "extra-vocab-size"}
     return FoundOptions(
         runtime=RUNTIME,
         settings=_settings(flags, len(chunks) if chunks else None),
@@ -50,7 +54,8 @@ def found_options(flags: Options) -> FoundOptions:
         most_tokens=number(flags, "train-tokens"),
         optimizer="muon" if kind[0] in _MUON else None,
         method="finetune" if {"finetune", "pretrained-checkpoint"} & flags.keys() else "pretrain",
-        shape={**megatron_model.shape(Reading(TABLE, flags)), **megatron_model.patterned(flags)},
+        shape={**shape, "vocab": words[0]} if words else shape,
+        assumed=(f"vocabulary not stated: {words[0]:,}, of its tokenizer ({words[1]})",) if words else (),
         shards=number(flags, "num-distributed-optimizer-instances"),
         cp_algorithm="+".join(flags.get("cp-comm-type", ["p2p"])),
         cp_levels=_levels(flags),

@@ -5,26 +5,28 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from planner.axes import AXES
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import deepspeed, formats, megatron, megatron_model, megatron_options, torchtitan
+from planner.launchers.reading import (
+    formats,
+    megatron,
+    megatron_forks,
+    megatron_model,
+    megatron_options,
+    torchtitan,
+)
 from planner.launchers.reading.command import command, without_settings
 from planner.launchers.reading.found_options import FoundOptions, Options
 from planner.launchers.reading.shell.script import Script, Words
-from planner.launchers.reading.trainer_dialects import TARGETS, count, library_name, named_file
+from planner.launchers.reading.trainer_dialects import TARGETS, count, library_name
 from planner.models import workload
 from planner.schema.launcher_table import launcher_table
 
 Values = Mapping[str, Any]
-_FORKS: Mapping[str, Any] = launcher_table("megatron").head["forks"]
-RENAMED: Mapping[str, str] = _FORKS["renamed"]
-"""Option of an older Megatron-LM or of a fork -> today's, with its value where that is fixed."""
 _PROGRAMS: dict[str, str] = megatron.TABLE.head["programs"]
 _FORK = ("deepspeed starts it: a fork of Megatron-LM, whose options are read as Megatron-LM's",)
-OPTIONS = frozenset(RENAMED.keys() | megatron_options.READ | megatron_options.REFUSED.keys())
+OPTIONS = frozenset(megatron_forks.RENAMED.keys() | megatron_options.READ | megatron_options.REFUSED.keys())
 """By which a command is known as one of Megatron-LM."""
 _OFF = ("false", "none", "null", "")
 
@@ -39,76 +41,31 @@ def read(script: Script) -> FoundOptions:
         return swift
     started = command(script, OPTIONS)
     flags = started.options if started else {}
-    flags, engine, assumed = todays(flags, script.folder)
+    flags, engine, assumed = megatron_forks.todays(flags, script)
     if started is None or not megatron_options.READ & flags.keys():
         raise WrongQuestion("--from megatron: no option of Megatron-LM in it (--tensor-model-parallel-size ...)")
-    if (program := started.program.rpartition("/")[2]) in _PROGRAMS:
-        raise WrongQuestion(f"{program}: {_PROGRAMS[program]}; only decoders are read (pretrain_gpt.py)")
+    program = started.program.rpartition("/")[2]
+    if why := _by_program(_PROGRAMS, started.program):
+        raise WrongQuestion(f"{program}: {why}; only the training of decoders is read (pretrain_gpt.py)")
     flags = megatron_model.completed(flags, program)
     megatron_options.refuse(flags)
     options = megatron.found_options(flags)
-    whole = forked(options, engine) if engine else options
+    whole = megatron_forks.forked(options, engine) if engine else options
     forks = _FORK if started.starter == "deepspeed" and not engine else ()
     fused = () if engine else megatron_options.fused_all_the_same(flags)
-    return replace(whole, ranks=started.ranks, assumed=(*started.assumed, *assumed, *forks, *fused))
+    otherwise = _by_program(megatron.TABLE.head["otherwise_by_program"], started.program)
+    return replace(
+        whole,
+        method="finetune" if program.startswith("finetune") else whole.method,
+        ranks=started.ranks,
+        differs=(*whole.differs, *((otherwise,) if otherwise else ())),
+        assumed=(*started.assumed, *assumed, *forks, *fused, *whole.assumed),
+    )
 
 
-def todays(flags: Options, folder: Path) -> tuple[Options, dict[str, object], list[str]]:
-    """A command's options as today's Megatron-LM has them, what DeepSpeed says beside them, and what was assumed.
-
-    Raises:
-        WrongQuestion: mixtures of DeepSpeed's own, or a file of DeepSpeed that no plan can say.
-    """
-    options = dict(flags)
-    by_engine = not {"deepspeed", "zero-stage", "deepspeed_config", "deepspeed-config"}.isdisjoint(flags)
-    for name in RENAMED.keys() & flags.keys():
-        option, _, value = RENAMED[name].partition(" ")
-        values = options.pop(name)
-        options.setdefault(option, [value] if value else values)
-    if not by_engine:
-        return options, {}, []
-    experts = options.pop("num-experts", ["1"])
-    if any(value != "1" for value in experts):
-        raise WrongQuestion(f"--num-experts {' '.join(experts):.40}: mixtures of DeepSpeed are read by no plan")
-    options = {name: values for name, values in options.items() if not re.fullmatch(_FORKS["experts"], name)}
-    if "no-pipeline-parallel" in options:
-        options |= {"pipeline-model-parallel-size": ["1"]}
-        options.pop("no-pipeline-parallel")
-    settings, assumed = _engine(options, folder)
-    return {name: values for name, values in options.items() if name not in _FORKS["engine"]}, settings, assumed
-
-
-def _engine(flags: Options, folder: Path) -> tuple[dict[str, object], list[str]]:
-    """What DeepSpeed's file and options say: the file leads, where it can be read."""
-    given = (flags.get("deepspeed_config") or flags.get("deepspeed-config") or [""])[0]
-    stated = (flags.get("zero-stage") or [""])[0]
-    try:
-        read = deepspeed.read(named_file(folder, given)) if given else None
-    except WrongQuestion as error:
-        if not stated:
-            raise WrongQuestion(f"{error}; --zero-stage N behind the command says what counts") from None
-        read = None
-    if read is not None:
-        return {axis: read.settings[axis] for axis in ("zero", "offload")}, []
-    notes = [f"{given:.60}: not read; --zero-stage {stated}"] if given else []
-    zero = int(stated) if stated.isdigit() else 0
-    if zero == 0 and "bf16" in flags:
-        notes.append("ZeRO-0 with --bf16: DeepSpeed's optimizer for it shards its states, as ZeRO-1 does")
-        zero = 1
-    return {"zero": zero}, notes
-
-
-def forked(found: FoundOptions, settings: Mapping[str, object]) -> FoundOptions:
-    """What a fork with DeepSpeed trains, in its runtime, which has fewer axes."""
-    whole = {**found.settings, **settings}
-    neutral = {name: (row.spell(row.neutral), str(row.neutral)) for name, row in AXES.items()}
-    kept = {
-        axis: value for axis, value in whole.items() if str(value) not in neutral[axis] or axis in ("zero", "micro")
-    }
-    kept.pop("dp_overlap", None)
-    differs = tuple(text for text in found.differs if text != megatron.NARROW)  # as that runtime has them
-    settings = {"recompute": "none", **kept}
-    return replace(found, runtime="megatron-deepspeed", settings=settings, chunks=None, differs=differs)
+def _by_program(rows: Mapping[str, str], program: str) -> str | None:
+    names = (program.rpartition("/")[2], "/".join(program.split("/")[-2:]))
+    return next((text for pattern, text in rows.items() for name in names if re.fullmatch(pattern, name)), None)
 
 
 _SWITCHED_OFF = {

@@ -47,14 +47,15 @@ def shape(flags: Reading) -> dict[str, Any]:
     if "padded-vocab-size" in flags:
         found.setdefault("vocab", flags("padded-vocab-size"))
     found.setdefault("heads", 1)
-    found.setdefault("kv_heads", found["heads"])
+    # Groups count where they are switched on alone (core_transformer_config_from_args), by default one.
+    found["kv_heads"] = found.get("kv_heads", 1) if "group-query-attention" in flags else found["heads"]
     found |= _attention(flags, found["layers"])
     found.setdefault("head_dim", found["hidden"] // found["heads"])
     found.setdefault("ffn", _usual_width(flags, found["hidden"]))
     found["gated"] = "swiglu" in flags or "quick-geglu" in flags
     found["activation"] = _activation(flags)
     found["dropout"] = flags("hidden-dropout", 0.1) > 0
-    found["norm"] = "rms" if flags.words("normalization") == ["RMSNorm"] else "layer"
+    found["norm"] = "rms" if [*map(str.lower, flags.words("normalization") or ())] == ["rmsnorm"] else "layer"
     found["tied"] = "untie-embeddings-and-output-weights" not in flags
     found["norm_offset"] = "apply-layernorm-1p" in flags
     latent = "multi-latent-attention" in flags
@@ -72,7 +73,13 @@ def shape(flags: Reading) -> dict[str, Any]:
 
 
 def _usual_width(flags: Reading, hidden: int) -> int:
-    """The MLP's width where none is given: ``4 h``, or for SwiGLU ``8 h / 3`` down to a multiple of 64."""
+    """The MLP's width where none is given: ``4 h``, or for SwiGLU ``8 h / 3`` down to a multiple of 64, or up to one
+    that is stated.
+    """
+    if "swiglu" in flags and "multiple-of" in flags:
+        width = int(int(4 * hidden * 2 / 3) * flags("hidden-dim-multiplier", 1.0))
+        multiple = int(flags("multiple-of"))
+        return -(-width // multiple) * multiple
     return int((4 * hidden * 2 / 3) / 64) * 64 if "swiglu" in flags else 4 * hidden
 
 

@@ -17,9 +17,15 @@ from planner.schema.launcher_table import launcher_table
 TABLE = launcher_table("megatron")
 _HARMLESS = re.compile("|".join(TABLE.head["options"]["harmless"]))
 _KERNELS = re.compile("|".join(TABLE.head["options"]["kernels"]))
-_OTHERWISE: Mapping[str, str] = TABLE.head["otherwise"]
+_OTHERWISE: Mapping[str, str] = {
+    name: row if isinstance(row, str) else row["says"] for name, row in TABLE.head["otherwise"].items()
+}
+_QUIET: Mapping[str, list[str]] = {
+    name: row["unless"] for name, row in TABLE.head["otherwise"].items() if isinstance(row, dict)
+}
+"""Option of them -> values that change nothing."""
 _UNFUSED = {"attention-backend": ("unfused", "local"), "transformer-impl": ("local",)}
-"""Option -> values that write attention's scores to memory."""
+"""Option -> values whose attention writes its scores to memory."""
 ATTENTION = ("attention-backend", "flash-attention-version")
 """Options that name a kernel of attention together."""
 _FEWER_BITS = ("megatron-fsdp-grad-comm-dtype", "megatron-fsdp-main-grads-dtype", "main-grads-dtype")
@@ -47,9 +53,6 @@ def refuse(flags: Options) -> None:
         raise WrongQuestion(f"--{name}: {REFUSED[name]} cannot be taken over; leave it out to see the rest priced")
     asked = flags.keys() - (READ - _UNDERSTOOD.keys())
     unknown = sorted(name for name in asked if not _understood(name, flags[name]))
-    unknown += sorted(
-        name for name, values in _UNFUSED.items() if name not in unknown and {*flags.get(name, ())} & {*values}
-    )
     if unknown:
         names = ", ".join(f"--{name}" for name in unknown[:8]) + (
             f" and {len(unknown) - 8} more" if unknown[8:] else ""
@@ -108,9 +111,15 @@ def dispatcher(flags: Options) -> str | None:
 
 def differences(flags: Options) -> Iterator[str]:
     """What a command says that is predicted otherwise."""
-    yield from (text for name, text in _OTHERWISE.items() if name in flags)
+    yield from (
+        text for name, text in _OTHERWISE.items() if name in flags and not {*flags[name]} & {*_QUIET.get(name, ())}
+    )
     if flags.get("moe-token-dispatcher-type") == ["allgather"] and dispatcher(flags) is None and _spread(flags):
         yield "tokens reach experts by all-gather; predicted by all-to-all"
+    scored = [name for name, values in _UNFUSED.items() if {*flags.get(name, ())} & {*values}]
+    if scored:
+        named = ", ".join(f"--{name} {flags[name][0]}" for name in scored)
+        yield f"attention's scores are written to memory ({named}); predicted with a fused kernel"
     if any(flags.get(name) in (["bf16"], ["fp16"]) for name in _FEWER_BITS):
         yield "gradients stay in 16 bit; predicted in 32 bit"
     modules = flags.get("recompute-modules", ["core_attn"]) + ["moe"] * ("moe-layer-recompute" in flags)
@@ -119,7 +128,7 @@ def differences(flags: Options) -> Iterator[str]:
     if selective and (others := [module for module in modules if module not in priced]):
         yield f"recomputes {', '.join(others)}; predicted without (counted: {', '.join(priced)})"
     taken = ATTENTION if attention_kernel(flags) else ()
-    kernels = sorted(name for name in flags if _KERNELS.fullmatch(name) and name not in {*_OTHERWISE, *taken})
+    kernels = sorted(name for name in flags if _KERNELS.fullmatch(name) and name not in {*_OTHERWISE, *taken, *scored})
     if kernels:
         yield f"kernels and buffers as stated ({', '.join(kernels)}); predicted with the runtime's usual ones"
 

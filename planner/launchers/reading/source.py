@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import (
@@ -16,20 +16,19 @@ from planner.launchers.reading import (
     formats,
     megatron_family,
     nemo_rl,
+    option_files,
     recipes,
     table_commands,
     torchtitan,
     trainer,
 )
 from planner.launchers.reading.found_options import FoundOptions
-from planner.launchers.reading.shell import sandbox
-from planner.launchers.reading.shell.script import Branches, Script, script
+from planner.launchers.reading.shell.script import Script
+from planner.launchers.reading.started import AS_IT_IS, Started, is_file, of_script, text_of
 from planner.launchers.reading.trainer_dialects import WORDS, mapping
 from planner.launchers.reading.trainer_sharding import with_files
-from planner.models import files
 from planner.schema.launcher_table import launcher_table
 
-T = TypeVar("T")
 COMMANDS: dict[str, Callable[[Script], FoundOptions]] = {
     "megatron": megatron_family.read,
     "torchtitan": torchtitan.read,
@@ -47,32 +46,13 @@ SOURCES = tuple(dict.fromkeys((*COMMANDS, *FILES, *TABLED, *built_configurations
 """What a configuration may be for."""
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
-    """How a script is started: its arguments, its variables, and whether it is run (in a sandbox) or only read."""
-
-    arguments: Sequence[str] = ()
-    environment: Mapping[str, str] = field(default_factory=dict)
-    run: bool = False
-    ignored: frozenset[str] = frozenset()
-    """Options, without dashes, or keys of a file that are left out."""
-    files: tuple[Path, ...] = ()
-    """Files that the configuration names, and others that belong to it."""
-    folder: Path | None = None
-    """Where these are looked for, if not next to the configuration."""
-
-
-AS_IT_IS = Started()
-"""Without arguments, and only read."""
-
-
 def read(source: str, text: str, started: Started = AS_IT_IS) -> FoundOptions:
     """What a configuration says; `text` is a command, or names a file with one.
 
     Raises:
         WrongQuestion: it cannot be read.
     """
-    folder = started.folder or (Path(text).parent if _is_file(text) else Path())
+    folder = started.folder or (Path(text).parent if is_file(text) else Path())
     options = _found(source, text, folder, started)
     if started.files:
         named = ", ".join(path.name for path in started.files)
@@ -102,36 +82,11 @@ def _found(source: str, text: str, folder: Path, started: Started) -> FoundOptio
             values = with_files(mapping(text_of(text)), started.files)
             return megatron_family.read_primus(values, started.environment, started.ignored)
         return FILES[source](_whole(text_of(text), started), folder)
+    if source == "megatron" and option_files.holds(_keys(text_of(text)) or set()):
+        made = option_files.script(text_of(text), folder, started.files)
+        return megatron_family.read(replace(made, ignored=started.ignored, folder=folder, files=started.files))
     options, how = of_script(COMMANDS[source], text, folder, started)
     return replace(options, assumed=[*options.assumed, how]) if how else options
-
-
-def of_script(reader: Callable[[Script], T], text: str, folder: Path, started: Started) -> tuple[T, str]:
-    """What a reader makes of a command or a script, and how that had to be read where its branches left it open.
-
-    Raises:
-        WrongQuestion: it cannot be read.
-    """
-    if started.run and not Path(text).is_file():
-        raise WrongQuestion("--run-script: needs the name of a script")
-
-    def read_as(commands: Script) -> T:
-        return reader(replace(commands, ignored=started.ignored, folder=folder, files=started.files))
-
-    try:
-        commands = started.run and sandbox.ran(Path(text), started.arguments, started.environment)
-        return read_as(commands or script(text_of(text), started.arguments, started.environment)), ""
-    except Branches as branches:
-        if started.run or not _is_file(text):
-            raise
-        try:
-            options = read_as(sandbox.ran(Path(text), started.arguments, started.environment))
-        except WrongQuestion as error:
-            why = re.split(r"[:;] (?=set |--run)", str(branches))[0]
-            missing = "" if started.arguments else sandbox.arguments_asked(text_of(text))
-            raise WrongQuestion(f"{why}; run in the sandbox: {error}{missing}") from None
-        how = "its branches leave open what the script starts: it was run in the sandbox (--env and --arg say more)"
-        return options, how
 
 
 def _whole(text: str, started: Started) -> str:
@@ -157,34 +112,6 @@ def flat(text: str, started: Started = AS_IT_IS, folder: Path = Path(), *, inher
     inner = values.get("parameters")
     whole = formats.flat(inner if isinstance(inner, dict) else values, started.environment)
     return {key: value for key, value in whole.items() if started.ignored.isdisjoint((key, key.rpartition(".")[2]))}
-
-
-def text_of(text: str) -> str:
-    """The file's text if there is such a file, else the text itself, unless that is only a name.
-
-    Raises:
-        WrongQuestion: it looks like the name of a file that does not exist.
-    """
-    named = _is_file(text)
-    if not named and _is_folder(text):
-        raise WrongQuestion(f"{text}: a folder; a file with the command, or the command itself, is expected")
-    if not named and re.fullmatch(r"[^\s{\[-]\S*", text):
-        raise WrongQuestion(f"{text}: no such file")
-    return files.read_text(Path(text)) if named else text
-
-
-def _is_file(text: str) -> bool:
-    try:
-        return Path(text).is_file()
-    except (OSError, ValueError):  # too long for a name
-        return False
-
-
-def _is_folder(text: str) -> bool:
-    try:
-        return Path(text).is_dir()
-    except (OSError, ValueError):
-        return False
 
 
 def detect(text: str) -> str:
@@ -258,6 +185,8 @@ def _file_for(text: str) -> str | None:
         return None
     if (tabled := _tabled(text)) is not None or keys is None:
         return tabled
+    if option_files.holds(keys):
+        return "megatron"
     if {"work_group", "modules"} <= keys:
         return "primus"
     for source, marks in _FILE_MARKS.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from planner.launchers.reading import nemo_rl, openrlhf, trl_rl, verl
 from planner.launchers.reading.post_training import StatedStep
-from planner.launchers.reading.source import Started, of_script, text_of
+from planner.launchers.reading.started import Started, of_script, text_of
 
 _MARKS = {
     openrlhf.SOURCE: re.compile(r"\btrain_ppo_ray\b"),

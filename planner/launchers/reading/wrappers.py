@@ -15,7 +15,7 @@ from pathlib import Path
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import python_program
 from planner.launchers.reading.job_files import READERS, TRAINS, Wrapped, documents_of, joined, mappings, training
-from planner.launchers.reading.source import Started, text_of
+from planner.launchers.reading.started import Started, text_of
 
 _TEMPLATE = re.compile(r"\{\{-?\s*(if|else|end|range|with|include|define|template|for|endif|endfor|block|set)\b|\{%")
 _FENCE = re.compile(r"^[ \t]*(```+|~~~+)[ \t]*(bash|sh|shell|console|zsh|cmd|text)?[ \t]*\n(.*?)^[ \t]*\1", re.M | re.S)

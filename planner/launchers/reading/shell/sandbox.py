@@ -8,7 +8,6 @@ are dropped. Trainers and launchers in it are stubs that write down their argume
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -41,8 +40,14 @@ FORGIVING = ("cp", "mv", "mkdir", "rsync", "find", "ln", "chmod")
 _FORGIVE = """#!/bin/bash
 /bin/NAME "$@" 2>/dev/null || true
 """
-_RECORD = """#!/bin/bash
-printf '%s\\0' "$#" "${0##*/}" "$@" >&FD
+_WRITTEN = "@file"
+"""Name under which a file that a command names is written down, beside the command."""
+_RECORD = f"""#!/bin/bash
+for word; do
+    word=${{word#*=}}
+    case $word in *.json) [ -f "$word" ] && printf '%s\\0' 1 {_WRITTEN} "$(head -c 100000 "$word")" >&FD ;; esac
+done
+printf '%s\\0' "$#" "${{0##*/}}" "$@" >&FD
 """
 _WRAP = """#!/bin/bash
 for ((i = 1; i <= $#; i++)); do
@@ -119,6 +124,8 @@ def ran(path: Path, arguments: Sequence[str] = (), environment: Mapping[str, str
             last = (Path(top) / "errors").read_bytes()[-2000:].decode(errors="replace").strip().splitlines()[-1:]
     if not found:
         raise WrongQuestion(f"--run-script: this system offers no sandbox to this user ({''.join(last):.120})")
+    documents = tuple(text for name, *texts in found if name == _WRITTEN for text in texts)
+    found = [words for words in found if words[0] != _WRITTEN]
     if len(found) == 1:
         why = (
             "it took too long or too much memory"
@@ -126,13 +133,7 @@ def ran(path: Path, arguments: Sequence[str] = (), environment: Mapping[str, str
             else f"it ended with {code}" + (f": {last[0]:.120}" if last else "")
         )
         raise WrongQuestion(f"{path.name}: the script starts nothing that trains ({why}); --arg and --env say more")
-    return Script((tuple(found[1:]),))
-
-
-def arguments_asked(text: str) -> str:
-    """How many arguments a script reads, as the end of a refusal; nothing where it reads none."""
-    highest = max(map(int, re.findall(r"=[\"']?\$\{?([1-9]\d?)\b", text)), default=0)
-    return f"; it reads {highest} arguments (--arg WORD for each, in their order)" if highest else ""
+    return Script((tuple(found[1:]),), documents=documents)
 
 
 def _write_stubs(folder: Path, record: int) -> None:

@@ -7,22 +7,21 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading.shell import conditions, slurm_variables
+from planner.launchers.reading.shell import conditions, slurm_variables, syntax
 from planner.launchers.reading.shell.expansion import Expander, Value
 from planner.launchers.reading.shell.lexing import tokens
-from planner.launchers.reading.shell.syntax import Body, Branch, Case, Command, Function, Loop, Statement, parsed
+from planner.launchers.reading.shell.syntax import Body, Branch, Case, Command, Function, Loop, Statement
 
 Words = tuple[str, ...]
 MOST_WAYS = 64
 """Ways through a script's branches."""
 MOST_STEPS = 50_000  # statements on all of them: loops and functions may repeat
 DEEPEST = 20  # functions and scripts inside a script
-_ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<more>\+?)=(?P<value>.*)", re.DOTALL)
 _SET_BY_DEFAULT = re.compile(r"\"?\$\{(?P<name>[A-Za-z_]\w*):?=.*\}\"?", re.DOTALL)
 _PASTED = re.compile(r"\s*(--\w|[^\s=]+\.py\s)")
 """Beginning of a text that is options alone, or a program with them."""
@@ -55,6 +54,9 @@ class Script:
     ignored: frozenset[str] = frozenset()
     folder: Path = Path()
     files: tuple[Path, ...] = ()
+    """Files that stand for those that it names."""
+    documents: tuple[str, ...] = ()
+    """Texts that it writes to files: here-documents, and where it was run the JSON files that commands name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,28 +85,15 @@ def script(text: str, arguments: Sequence[str] = (), environment: Mapping[str, s
     asked = slurm_variables.asked_of_slurm(text)
     environment = {**asked, **(environment or {})}
     reader.defaults |= {name: value for name, value in asked.items() if re.search(rf"\$\{{?{name}\b", text)}
-    body = parsed(text)
-    unset: dict[str, Value] = dict.fromkeys(_assigned_names(body), ())
-    ways = reader.run(body, [_Way({**unset, **environment, **_given(arguments)})], 0)
-    return Script(tuple(dict.fromkeys(way.commands for way in ways)), reader.defaults, tuple(reader.unread))
-
-
-def _assigned_names(body: Body) -> Iterator[str]:
-    """Variables that the script sets somewhere: where it has not, they are empty.
-
-    One that it makes of its own former value (``TP=$TP``) is somebody else's.
-    """
-    for statement in body:
-        if isinstance(statement, Command):
-            for word in statement.words:
-                found = _ASSIGNED.fullmatch(word)
-                if found and not re.search(rf"\$(\{{{found['name']}\}}|{found['name']}\b)", found["value"]):
-                    yield found["name"]
-        elif isinstance(statement, Branch | Case):
-            for test, inner in statement.parts:
-                yield from _assigned_names((*(test if isinstance(statement, Branch) and test else ()), *inner))
-        else:
-            yield from _assigned_names(statement.body)
+    body = syntax.parsed(text)
+    unset: dict[str, Value] = dict.fromkeys(syntax.assigned_names(body), ())
+    begun = [_Way({**unset, **environment, **_given(arguments)})]
+    ways = reader.run(body, begun, 0)
+    if not any(way.commands for way in ways):  # what it asks of its caller ends it first: read as if that were there
+        reader.forgiving = True
+        ways = reader.run(body, begun, 0)
+    found = tuple(dict.fromkeys(way.commands for way in ways))
+    return Script(found, reader.defaults, tuple(reader.unread), documents=tuple(reader.documents))
 
 
 def _given(arguments: Sequence[str]) -> dict[str, Value]:
@@ -121,13 +110,15 @@ def _pasted(text: str) -> Words:
 
 
 class _Reader:
-    """What is common to all ways: functions, defaults taken, files not read."""
+    """What is common to all ways: functions, defaults taken, files not read, texts written."""
 
     def __init__(self) -> None:
         self.functions: dict[str, Body] = {}
         self.defaults: dict[str, str] = {}
         self.unread: dict[str, None] = {}
+        self.documents: dict[str, None] = {}
         self.steps = 0
+        self.forgiving = False
 
     def run(self, body: Body, ways: Sequence[_Way], depth: int) -> list[_Way]:
         """The ways behind some statements."""
@@ -214,23 +205,25 @@ class _Reader:
             return [self.defaulted(raw[1:], way)]
         if raw and raw[0] in _DECLARES:
             raw = [word for word in raw[1:] if not word.startswith("-")]
-        while raw and (found := _ASSIGNED.fullmatch(raw[0])):
+        while raw and (found := syntax.ASSIGNED.fullmatch(raw[0])):
             way = self.assigned(found, way)
             raw = raw[1:]
         words = [word for text in raw for word in self.expander(way).fields(text)]
         if not words or statement.words[0] in _DECLARES:
             return [way]
         if words[0] in ("exit", "return"):
-            return [replace(way, ended=True)]
+            return [way if self.forgiving and depth else replace(way, ended=True)]
         if words[0] == "unset":
             return [replace(way, values={name: value for name, value in way.values.items() if name not in words})]
         if words[0] == "read" and statement.document is not None:
             return [replace(way, values={**way.values, words[-1]: self.document(statement, way).strip()})]
+        if words[0] == "cat" and statement.document is not None:
+            self.documents[self.document(statement, way)] = None
         if words[0] in (".", "source") and len(words) > 1:
             self.unread[words[1]] = None
             return [way]
         if (inner := self.inner(words, statement, way)) is not None:
-            return self.run(parsed(inner), [way], depth + 1)
+            return self.run(syntax.parsed(inner), [way], depth + 1)
         if words[0] in self.functions:
             return self.called(words, way, depth)
         if words[0] in ("echo", "printf", "cat") or not any(map(_MEANS.match, words)):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from planner.base.errors import WrongQuestion
@@ -58,6 +59,7 @@ class Function:
 
 Statement = Command | Branch | Case | Loop | Function
 Body = tuple[Statement, ...]
+ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<more>\+?)=(?P<value>.*)", re.DOTALL)
 
 
 def parsed(text: str) -> Body:
@@ -224,3 +226,21 @@ class _Reader:
             self.at += 1
         body = self.statement() if self.left() else Command(())
         return Function(name, (body,))
+
+
+def assigned_names(body: Body) -> Iterator[str]:
+    """Variables that the script sets somewhere: where it has not, they are empty.
+
+    One that it makes of its own former value (``TP=$TP``) is somebody else's.
+    """
+    for statement in body:
+        if isinstance(statement, Command):
+            for word in statement.words:
+                found = ASSIGNED.fullmatch(word)
+                if found and not re.search(rf"\$(\{{{found['name']}\}}|{found['name']}\b)", found["value"]):
+                    yield found["name"]
+        elif isinstance(statement, Branch | Case):
+            for test, inner in statement.parts:
+                yield from assigned_names((*(test if isinstance(statement, Branch) and test else ()), *inner))
+        else:
+            yield from assigned_names(statement.body)

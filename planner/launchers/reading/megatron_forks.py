@@ -1,0 +1,96 @@
+"""Options of Megatron-LM's earlier releases and forks as today's, and what DeepSpeed says beside them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from planner.axes import AXES
+from planner.base.errors import WrongQuestion
+from planner.launchers.reading import deepspeed, megatron
+from planner.launchers.reading.found_options import FoundOptions, Options
+from planner.launchers.reading.shell.script import Branches, Script
+from planner.launchers.reading.trainer_dialects import named_file
+
+_FORKS: Mapping[str, Any] = megatron.TABLE.head["forks"]
+RENAMED: Mapping[str, str] = _FORKS["renamed"]
+"""Option of an older Megatron-LM or of a fork -> today's, with its value where that is fixed."""
+
+
+def todays(flags: Options, script: Script) -> tuple[Options, dict[str, object], list[str]]:
+    """A command's options as today's Megatron-LM has them, what DeepSpeed says beside them, and what was assumed.
+
+    Raises:
+        WrongQuestion: mixtures of DeepSpeed's own, or a file of DeepSpeed that no plan can say.
+    """
+    options = dict(flags)
+    if {"num-key-value-heads", "n-head-kv"} & options.keys():
+        options["group-query-attention"] = []
+    if options.pop("attention-head-type", ["multihead"]) == ["multiquery"]:
+        options |= {"group-query-attention": [], "num-query-groups": ["1"]}
+    by_engine = not {"deepspeed", "zero-stage", "deepspeed_config", "deepspeed-config"}.isdisjoint(flags)
+    for name in RENAMED.keys() & flags.keys():
+        option, _, value = RENAMED[name].partition(" ")
+        values = options.pop(name)
+        options.setdefault(option, [value] if value else values)
+    if not by_engine:
+        return options, {}, []
+    experts = options.pop("num-experts", ["1"])
+    if any(value != "1" for value in experts):
+        raise WrongQuestion(f"--num-experts {' '.join(experts):.40}: mixtures of DeepSpeed are read by no plan")
+    options = {name: values for name, values in options.items() if not re.fullmatch(_FORKS["experts"], name)}
+    if "no-pipeline-parallel" in options:
+        options |= {"pipeline-model-parallel-size": ["1"]}
+        options.pop("no-pipeline-parallel")
+    settings, assumed = _engine(options, script)
+    return {name: values for name, values in options.items() if name not in _FORKS["engine"]}, settings, assumed
+
+
+def _engine(flags: Options, script: Script) -> tuple[dict[str, object], list[str]]:
+    """What DeepSpeed's file and options say: the file leads, where it can be read or the script itself writes it."""
+    given = (flags.get("deepspeed_config") or flags.get("deepspeed-config") or [""])[0]
+    stated = (flags.get("zero-stage") or [""])[0]
+    read = _config(given, script, quiet=bool(stated)) if given else None
+    if read is not None:
+        return {axis: read.settings[axis] for axis in ("zero", "offload")}, []
+    notes = [f"{given:.60}: not read; --zero-stage {stated}"] if given else []
+    zero = int(stated) if stated.isdigit() else 0
+    if zero == 0 and "bf16" in flags:
+        notes.append("ZeRO-0 with --bf16: DeepSpeed's optimizer for it shards its states, as ZeRO-1 does")
+        zero = 1
+    return {"zero": zero}, notes
+
+
+def _config(name: str, script: Script, *, quiet: bool) -> FoundOptions | None:
+    """DeepSpeed's file, of those that lie there or that the script writes; None where a stage is stated without it.
+
+    Raises:
+        WrongQuestion: it is not there, and no stage is stated.
+    """
+    try:
+        return deepspeed.read(named_file(script.folder, name, script.files))
+    except WrongQuestion as error:
+        written = [text for text in script.documents if "zero_optimization" in text]
+        for text in written[-1:]:
+            try:
+                return deepspeed.read(text)
+            except WrongQuestion:
+                continue
+        if quiet:
+            return None
+        raise Branches(f"{error}; --zero-stage N behind the command says what counts") from None
+
+
+def forked(found: FoundOptions, settings: Mapping[str, object]) -> FoundOptions:
+    """What a fork with DeepSpeed trains, in its runtime, which has fewer axes."""
+    whole = {**found.settings, **settings}
+    neutral = {name: (row.spell(row.neutral), str(row.neutral)) for name, row in AXES.items()}
+    kept = {
+        axis: value for axis, value in whole.items() if str(value) not in neutral[axis] or axis in ("zero", "micro")
+    }
+    kept.pop("dp_overlap", None)
+    differs = tuple(text for text in found.differs if text != megatron.NARROW)  # as that runtime has them
+    settings = {"recompute": "none", **kept}
+    return replace(found, runtime="megatron-deepspeed", settings=settings, chunks=None, differs=differs)

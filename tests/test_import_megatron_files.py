@@ -1,0 +1,131 @@
+"""Files and scripts of Megatron-LM's kin: keys that are options, what scripts write, what their examples show."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from planner.base.errors import WrongQuestion
+from planner.launchers import reading
+
+SMALL = "--num-layers 12 --hidden-size 768 --num-attention-heads 12 --seq-length 2048 --micro-batch-size 4 --bf16 "
+TRAIN = """system:
+  tensor_model_parallel_size: 2
+  precision: {bf16: true, fp16: false}
+model:
+  num_layers: 32
+  hidden_size: 4096
+  num_attention_heads: 32
+  seq_length: 2048
+  swiglu: true
+  multiple_of: 256
+  micro_batch_size: 2
+  global_batch_size: 64
+  optimizer: {lr_scheduler: {lr: 1.0e-4}}
+data:
+  data_path: ${data_path:??}
+  tokenizer: {tokenizer_type: Mine, vocab_size: 100008}
+"""
+EXPERIMENT = """defaults: [_self_, {train: 7b}]
+experiment:
+  task: {type: train, backend: megatron, entrypoint: ./flagscale/train/train_gpt.py}
+  runner: {nnodes: 2, nproc_per_node: 8}
+action: run
+"""
+TEST = """ENV_VARS: {CUDA_DEVICE_MAX_CONNECTIONS: 1}
+TEST_TYPE: regular
+MODEL_ARGS:
+  --num-layers: 12
+  --hidden-size: 512
+  --num-attention-heads: 8
+  --micro-batch-size: 4
+  --global-batch-size: 32
+  --seq-length: 1024
+  --tensor-model-parallel-size: 2
+  --sequence-parallel: true
+  --use-distributed-optimizer: false
+  --fp16: true
+"""
+
+
+def written(folder: Path, name: str, text: str) -> str:
+    path = folder / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def read(path: str, **started: Any) -> Any:
+    return reading.read(reading.detect(path), path, reading.Started(**started))
+
+
+def test_an_experiment_of_flagscale_is_read_with_its_file(tmp_path: Path) -> None:
+    written(tmp_path, "train/7b.yaml", TRAIN)
+    experiment = written(tmp_path, "train.yaml", EXPERIMENT)
+
+    found = read(experiment)
+
+    assert (found.ranks, found.batch, found.settings["tp"], found.precision) == (16, 64, 2, "bf16")
+    assert (found.shape["ffn"], found.shape["vocab"], found.shape["kv_heads"]) == (11_008, 100_008, 32)
+    other = written(tmp_path, "serve.yaml", EXPERIMENT.replace("type: train", "type: serve"))
+    with pytest.raises(WrongQuestion, match="megatron serve"):
+        read(other)
+
+
+def test_arguments_of_megatrons_own_tests_are_its_options(tmp_path: Path) -> None:
+    found = read(written(tmp_path, "model_config.yaml", TEST))
+    assert (found.settings["tp"], found.settings["zero"], found.precision) == (2, 0, "fp16")
+    assert found.settings["sequence_parallel"] == "on"
+    with pytest.raises(WrongQuestion, match="--of-a-fork"):
+        read(written(tmp_path, "fork.yaml", TEST + "  --of-a-fork: 2\n"))
+
+
+def test_arguments_that_an_example_shows_are_taken_and_told(tmp_path: Path) -> None:
+    script = (
+        f"TP=$1\nBATCH=$2\ntorchrun pretrain_gpt.py {SMALL} --tensor-model-parallel-size $TP --global-batch-size $BATCH"
+    )
+    commented = written(tmp_path, "run.sh", f"# sh run.sh 2 64\n{script}")
+    plain = written(tmp_path, "plain.sh", script)
+
+    assert (read(commented).settings["tp"], read(commented).batch) == (2, 64)
+    assert "started as a comment in it shows: 2 64" in read(commented).assumed
+    assert read(commented, arguments=("4", "128")).batch == 128
+    with pytest.raises(WrongQuestion, match="its value is not in the text"):
+        read(plain)
+    written(tmp_path, "README.md", "```\nbash plain.sh \\\n  4 \\\n  32\n```")
+    assert "started as README.md shows: 4 32" in read(plain).assumed
+
+
+def test_what_a_script_asks_of_its_caller_does_not_end_it(tmp_path: Path) -> None:
+    asks = f'if [[ -z $DATA ]]; then\n echo "usage"; exit 1\nfi\ntorchrun pretrain_gpt.py {SMALL} --global-batch-size 8'
+    assert read(written(tmp_path, "run.sh", asks)).batch == 8
+
+
+def test_deepspeeds_file_that_a_script_writes_is_read(tmp_path: Path) -> None:
+    ends = f"deepspeed pretrain_gpt.py {SMALL} --global-batch-size 64 --deepspeed --deepspeed_config $CONFIG\n"
+    text = 'ZERO=2\nCONFIG=./ds.$JOB.json\ncat <<EOT > $CONFIG\n{"zero_optimization": {"stage": $ZERO}}\nEOT\n'
+    assert read(written(tmp_path, "run.sh", text + ends)).settings["zero"] == 2
+
+
+@pytest.mark.parametrize(
+    ("flags", "vocabulary"),
+    [
+        ("--vocab-file gpt2-vocab.json --merge-file gpt2-merges.txt", 50_257),
+        ("--tokenizer-type Llama2Tokenizer --tokenizer-model t.model", 32_000),
+        ("--tokenizer-type HuggingFaceTokenizer --tokenizer-model meta-llama/Meta-Llama-3-8B", 128_256),
+        ("--tokenizer-type HFTokenizer --tokenizer-model /fsx/Llama-2-7b-hf/tokenizer.model", 32_000),
+        ("--patch-tokenizer-type Qwen2Tokenizer --extra-vocab-size 293", 151_936),
+        ("--tokenizer-type GPTSentencePieceTokenizer --tokenizer-model own.model", None),
+    ],
+)
+def test_a_tokenizer_says_the_vocabulary(flags: str, vocabulary: int | None) -> None:
+    found = reading.read("megatron", f"{SMALL} --global-batch-size 8 {flags}")
+    assert found.shape.get("vocab") == vocabulary
+    assert not [text for text in found.differs if "words" in text]
+
+
+def test_groups_count_where_they_are_switched_on() -> None:
+    groups = f"{SMALL} --global-batch-size 8 --num-query-groups 4"
+    assert reading.read("megatron", groups).shape["kv_heads"] == 12
+    assert reading.read("megatron", f"{groups} --group-query-attention").shape["kv_heads"] == 4
+    assert reading.read("megatron", f"{SMALL} --attention-head-type multiquery").shape["kv_heads"] == 1
