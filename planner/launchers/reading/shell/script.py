@@ -92,8 +92,8 @@ def script(text: str, arguments: Sequence[str] = (), environment: Mapping[str, s
     if not any(way.commands for way in ways):  # what it asks of its caller ends it first: read as if that were there
         reader.forgiving = True
         ways = reader.run(body, begun, 0)
-    found = tuple(dict.fromkeys(way.commands for way in ways))
-    return Script(found, reader.defaults, tuple(reader.unread), documents=tuple(reader.documents))
+    commands = tuple(dict.fromkeys(way.commands for way in ways))
+    return Script(commands, reader.defaults, tuple(reader.unread), documents=tuple(reader.documents))
 
 
 def _given(arguments: Sequence[str]) -> dict[str, Value]:
