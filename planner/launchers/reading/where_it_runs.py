@@ -10,7 +10,8 @@ from planner.base.errors import WrongQuestion
 from planner.catalog.cluster import is_file
 from planner.question.given import Named, listed
 from planner.question.plan_options import PlanOptions
-from planner.question.reading import as_one_pool, catalog_of
+from planner.question.reading import catalog_of
+from planner.question.several_pools import as_one_pool
 
 
 def where_it_runs(
