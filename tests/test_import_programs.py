@@ -9,7 +9,7 @@ from planner.base.errors import WrongQuestion
 from planner.launchers.reading import trainers_of_rl
 from planner.launchers.reading.source import detect, read
 from planner.launchers.reading.started import Started
-from planner.launchers.reading.trainer_dialects import mapping
+from planner.launchers.reading.trainer_dialects import library_name, mapping
 
 TITAN = """
 [model]
@@ -83,6 +83,11 @@ READ: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
         {"run.sh": "for i in 1 2; do python3 -m MaxText.train base.yml model_name=llama3.3-70b "
                    "run_name=$i steps=$i per_device_batch_size=1; done", "base.yml": "steps: 3\nnew_key: 4\n"},
         {"model": "llama3.1-70b", "micro": 1}, "1 other keys of its base.yml: the program's own defaults"),
+    "verl: sft_trainer's micro-batches of tokens": (
+        {"run.sh": "E=${E:-'-m verl.trainer.sft_trainer'}\ntorchrun --nproc_per_node=8 $E "
+                   "model.path=$HOME/Qwen/Qwen2.5-7B data.max_length=2048 data.max_token_len_per_gpu=8192 "
+                   "engine.ulysses_sequence_parallel_size=2"},
+        {"model": "qwen2.5-7b", "micro": 8, "cp": 2, "batch": 256, "sequence": 2048}, ""),
 }  # fmt: skip
 
 
@@ -180,3 +185,22 @@ def test_a_critic_of_its_own_accelerators_is_refused() -> None:
         trainers_of_rl.read("openrlhf-rl", text, Started())
     step = trainers_of_rl.read("openrlhf-rl", text, Started(ignored=frozenset({"critic_num_gpus_per_node"})))
     assert (step.asked["placement"], step.rollout) == ("in-step", 8)
+
+
+EARLIER = (
+    "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo actor_rollout_ref.actor.ppo_micro_batch_size=64 "
+    "actor_rollout_ref.model.path=/x/Qwen2.5-7B/0123456789012345678901234567890123456789 data.train_batch_size=128 "
+    "actor_rollout_ref.actor.ppo_mini_batch_size=64 actor_rollout_ref.rollout.log_prob_micro_batch_size=16 "
+    "trainer.nnodes=2 trainer.critic_warmup=20 actor_rollout_ref.actor.fsdp_config.grad_offload=False"
+)
+
+
+def test_steps_of_earlier_verl_take_what_it_took() -> None:
+    """64 responses of a micro-batch over 16 ranks are four of each; vLLM without graphs, and padded sequences."""
+    step = trainers_of_rl.read("verl", EARLIER, Started())
+
+    assert (step.micro_responses, step.train, step.asked["engine"]) == (4, 16, "vllm")
+    assert step.asked["rollout"].endswith("sequences=1024,eager")
+    assert any("padded" in text for text in step.differs) and any("train the critic" in text for text in step.differs)
+    assert any("verl before 0.5" in text for text in step.assumed)
+    assert library_name(step.model) == "qwen2.5-7b"

@@ -32,7 +32,20 @@ UNSET = ("none", "null", "false", "", "[]", "{}")
 SWITCHES: Mapping[str, Any] = {"true": True, "false": False}
 """What YAML makes of a word, for words that were inserted or come from a command."""
 COUNTS = {
-    *("micro", "batch", "accumulation", "sequence", "steps", "rank", "replicas", "shards", "nodes", "devices", "dp"),
+    *(
+        "micro",
+        "rank_tokens",
+        "batch",
+        "accumulation",
+        "sequence",
+        "steps",
+        "rank",
+        "replicas",
+        "shards",
+        "nodes",
+        "devices",
+        "dp",
+    ),
     "ffn_ratio",
     *(f"shape.{name}" for name in ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab")),
     *(axis.name for axis in AXES.values() if axis.kind == "count"),
@@ -230,6 +243,8 @@ def _micro(kind: Format, facts: Values) -> int:
     Raises:
         WrongQuestion: they are no whole number.
     """
+    if facts.get("dynamic") and "rank_tokens" in facts:  # of micro-batches that hold so many tokens
+        return max(int(facts["rank_tokens"]) * int(facts.get("cp", 1)) // int(facts.get("sequence", 1)), 1)
     if "device_micro" not in facts:
         return int(facts.get("micro", 1))
     text = str(facts["device_micro"])

@@ -125,17 +125,27 @@ def _priced(
         **{name: value for name, value in asked.items() if value is not None},
     }
     options = PlanOptions(**stated)
-    chosen = {**found.settings, **_sharing(found, name), **_kernel(found, name, cluster, options), **pinned}
+    chosen = {
+        **found.settings,
+        **_sharing(found, name, cluster, options),
+        **_kernel(found, name, cluster, options),
+        **pinned,
+    }
     settings = [f"{axis}={value}" for axis, value in chosen.items()]
     estimated = planning.estimate(*pinned_request(name, list(cluster), settings, options))
     return replace(estimated, asked=kept_question(list(cluster), options, settings))
 
 
-def _sharing(found: FoundOptions, name: str) -> dict[str, object]:
-    """How context-parallel ranks share a sequence, where the model's attention allows that: else it is told."""
+def _sharing(found: FoundOptions, name: str, cluster: Sequence[Named], asked: PlanOptions) -> dict[str, object]:
+    """How context-parallel ranks share a sequence, where the runtime and the model's attention allow that: else it is
+    told.
+    """
+    if int(str(found.settings.get("cp", 1))) == 1 or found.cp_algorithm is None:
+        return {}
+    offered = request(name, list(cluster), asked)[1].runtime.axes.get("cp_algorithm", ("p2p",))
     able = context.algorithms(workload.workload(name, sequence=found.sequence))
-    shares = int(str(found.settings.get("cp", 1))) > 1 and found.cp_algorithm in able
-    return {"cp_algorithm": found.cp_algorithm} if shares else {}
+    is_able = found.cp_algorithm in able and (offered == "any" or found.cp_algorithm in offered)
+    return {"cp_algorithm": found.cp_algorithm} if is_able else {}
 
 
 def _kernel(found: FoundOptions, name: str, cluster: Sequence[Named], asked: PlanOptions) -> dict[str, object]:

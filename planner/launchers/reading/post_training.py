@@ -129,8 +129,8 @@ class TrainerFlags:
         Raises:
             WrongQuestion: there is none.
         """
-        said = [] if self.rows is None else [*self.rows.saying(fact)]
-        rows = [row for row in said if row.values] or said[:1]
+        options = [] if self.rows is None else [*self.rows.saying(fact)]
+        rows = [row for row in options if row.values] or options[:1]
         if not rows:
             return None
         if not rows[0].values:

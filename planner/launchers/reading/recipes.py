@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import formats, megatron_family, torchtitan
+from planner.launchers.reading import formats, megatron_family, torchtitan_registry
 from planner.launchers.reading.built_configurations import Built, Values, chosen, program, recipes
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.python_values import Unknown
@@ -167,5 +167,5 @@ def _tabled(name: str, rows: Values, built: Built) -> FoundOptions:
 _READERS: Mapping[str, Callable[[str, Values, Built], FoundOptions]] = {
     "megatron": _megatron,
     "table": _tabled,
-    "torchtitan": lambda name, rows, built: torchtitan.from_registry(built.name, built.values),
+    "torchtitan": lambda name, rows, built: torchtitan_registry.from_registry(built.name, built.values),
 }

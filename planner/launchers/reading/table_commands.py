@@ -106,7 +106,8 @@ def _stated(kind: formats.Format, words: Words) -> tuple[dict[str, Any], list[st
             files.append(text)
         elif key:
             name = key.removeprefix("--").replace("-", "_")
-            if open_variable(text) and (name in kind.says or re.fullmatch(kind.rows["matter"], name)):
+            place = kind.says.get(name, ("", {}))[0] == "model" and not open_variable(text.rpartition("/")[2])
+            if open_variable(text) and not place and (name in kind.says or re.fullmatch(kind.rows["matter"], name)):
                 raise WrongQuestion(
                     f"--from {kind.name}: {name} {text:.60}: the text does not set it; --env NAME=VALUE does"
                 )

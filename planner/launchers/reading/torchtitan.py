@@ -34,9 +34,6 @@ _HARMLESS = re.compile("|".join(TABLE.head["options"]["harmless"]))
 _OTHERWISE: Mapping[str, Mapping[str, str]] = TABLE.head["otherwise"]
 """Option -> its value -> how it is predicted; nothing, where that is as it says."""
 _FORMERLY: Mapping[str, str] = TABLE.head["formerly"]
-_SECTIONS = (_P, _T, "activation_checkpoint.", "compile.")
-_REGISTRY: Mapping[str, str] = TABLE.head["registry"]
-"""What a ``config_registry.py`` may say beyond the tables -> how it is predicted."""
 _COMPILED = {f"compile.{name}" for name in ("enable", "components", "backend")} | {f"{_T}compile"}
 
 
@@ -227,7 +224,7 @@ def found_tables(flat: dict[str, Any], model: str = "") -> FoundOptions:
     config = Config(name, 8, 2048, 0, policy, precision=kinds[0] if kinds else "bf16")
     stated = {name: value for name, value in flat.items() if value is not None}
     known = {
-        _FORMERLY.get(name, name): _words(value)
+        _FORMERLY.get(name, name): words_of(value)
         for name, value in stated.items()
         if value is not False or name in _OTHERWISE
     }
@@ -243,51 +240,13 @@ def found_tables(flat: dict[str, Any], model: str = "") -> FoundOptions:
     return replace(options, differs=[*options.differs, *partly, *([eased] if own else [])])
 
 
-def from_registry(name: str, values: Mapping[str, Any]) -> FoundOptions:
-    """A configuration that a function of a ``config_registry.py`` returns, as axes of a plan.
-
-    Args:
-        name: The function.
-        values: Key with dots -> value; what made a record under ``type``.
-
-    Raises:
-        WrongQuestion: something that no plan can say.
-    """
-    flat = {key: value for key, value in values.items() if not key.startswith("model_spec.")}
-    spec = {key.removeprefix("model_spec."): value for key, value in values.items() if key.startswith("model_spec.")}
-    flavor = str(spec.pop("0", spec.pop("flavor", "")))
-    place = str(spec.pop("type", "")).rpartition(".model_registry")[0].rpartition(".")[2]
-    before = name.lower().partition(re.sub(r"\W", "_", flavor.lower()))[0].removeprefix("sft_").strip("_")
-    converters = [*_words(spec.pop("converters", [])), *_words(flat.pop("model_converters.converters", []))]
-    differs = [text for key, text in _REGISTRY.items() if (spec.pop(key, None) or flat.pop(key, None)) is not None]
-    context = flat.pop(f"{_T}max_context_length", None)
-    tokens = flat.pop(f"{_T}num_tokens_per_microbatch_per_dp_rank", None)
-    whole = flat.pop(f"{_T}num_tokens_per_train_step", -1)
-    if tokens or context or whole != -1:  # main of August 2026 counts tokens where 0.3.0 counts sequences
-        length = context or 2048
-        flat |= {f"{_T}seq_len": length, f"{_T}local_batch_size": max((tokens or 16384) // length, 1)}
-        flat |= {} if whole == -1 else {f"{_T}global_batch_size": whole // length}
-    kind = str(flat.pop("activation_checkpoint.type", "SelectiveAC")).removesuffix(".Config").rpartition(".")[2]
-    mode = {"SelectiveAC": "selective", "FullAC": "full"}.get(kind, flat.pop("activation_checkpoint.mode", kind))
-    mode = "none" if flat.pop("activation_checkpoint", "") is None else mode
-    flat |= {"activation_checkpoint.mode": mode, "activation_checkpoint.selective_ac_option": "op"}
-    if left := sorted({f"model_spec.{key}" for key in spec} | {key for key in flat if not key.startswith(_SECTIONS)}):
-        raise WrongQuestion(
-            f"{', '.join(left[:6])}: may change precision, memory or time, and no plan holds it; --ignore {left[0]} "
-            "prices the rest without"
-        )
-    kinds = [re.sub(r"(Linear|GroupedExperts|GroupedMM)?Converter(\.Config)?$", "", one) for one in converters]
-    flat["model.converters"] = [one.rpartition(".")[2].lower().replace("mxfp8", "mx") for one in kinds]
-    options = found_tables({**flat, "model.name": place or before, "model.flavor": flavor})
-    return replace(options, differs=[*options.differs, *differs])
-
-
 def _is_mixture(model: str) -> bool:
     """Whether the library's model has experts, which all tensor-parallel ranks share where no rank has some of them."""
     return model in workload.library() and workload.model(model).moe is not None
 
 
-def _words(value: Any) -> list[str]:
+def words_of(value: Any) -> list[str]:
+    """A value as the command line would say it, a word each."""
     return [*map(str, value)] if isinstance(value, list) else [str(value)]
 
 
@@ -304,8 +263,8 @@ def _recomputed(flat: dict[str, Any]) -> tuple[str, list[str]]:
 
     Selective checkpoints are every second block unless ``selective_ac_option`` says another number, or ``op``.
     """
-    mode = "".join(_words(flat.pop("activation_checkpoint.mode", "selective")))
-    option = "".join(_words(flat.pop("activation_checkpoint.selective_ac_option", "2")))
+    mode = "".join(words_of(flat.pop("activation_checkpoint.mode", "selective")))
+    option = "".join(words_of(flat.pop("activation_checkpoint.selective_ac_option", "2")))
     if mode not in ("none", "selective", "full"):
         raise WrongQuestion(f"activation_checkpoint.mode {mode:.40}: choose none, selective, full")
     if mode != "selective" or option == "op":

@@ -175,6 +175,8 @@ def library_name(name: str) -> str:
     """An id of the library for a name on the hub, in a file or of a function; a path or an unknown name as it is."""
     if not name or Path(name).exists():
         return str(Path(name) / "config.json") if name and Path(name).is_dir() else name
+    name = re.sub(r"(?<=[\w-])/+((snapshots/)?[0-9a-f]{40}/?)?$", "", name)  # a folder of the hub's cache
+    name = re.sub(r"(.*/)?models--(?=\w)", "", name).replace("--", "/") if "models--" in name else name
     last = name.rstrip("/").rpartition("/")[2].lower()
     own = re.sub(r"([-_](hf|instruct|chat|base|it|v0\.\d|2507|bf16))+$", "", last)
     own = re.sub(r"(?<=qwen2\.5)-coder|(?<=^gemma)-1\.1", "", own)  # other weights of the same shape

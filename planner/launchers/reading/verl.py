@@ -30,6 +30,7 @@ from planner.launchers.reading.post_training import (
 from planner.launchers.reading.shell.expansion import open_variable
 from planner.launchers.reading.shell.script import Branches, Script
 from planner.launchers.reading.trainer_dialects import mapping
+from planner.launchers.reading.verl_releases import as_of_today
 from planner.schema.choices import Placement
 from planner.schema.launcher_table import launcher_table
 
@@ -109,6 +110,7 @@ def read_file(text: str, folder: Path, files: tuple[Path, ...], ignored: frozens
 
 
 def _read(placement: Placement, values: Mapping[str, Any]) -> StatedStep:
+    values, assumed = as_of_today(values)
     kind = _engine(values)
     rows = launcher_table(f"rl_verl_{kind}")
     flags = TrainerFlags(source="verl", values=renamed("verl", values), rows=rows)
@@ -178,6 +180,7 @@ def _read(placement: Placement, values: Mapping[str, Any]) -> StatedStep:
         group_tokens=flags.count(f"{ACTOR}ppo_max_token_len_per_gpu") * cp if dynamic else None,
         micro_responses=None if dynamic else flags.count(f"{ACTOR}ppo_micro_batch_size_per_gpu"),
         differs=(*differs, *([PADDED] if padded else [])),
+        assumed=tuple(assumed),
     )  # fmt: skip
 
 
