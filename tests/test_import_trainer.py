@@ -281,3 +281,111 @@ def test_adapters_of_pefts_examples_and_lisa() -> None:
     assert (found.method, found.rank) == ("qlora", 8)
     with pytest.raises(WrongQuestion, match="a few layers at a time"):
         reading.read("trainer", f"{command} --use_lisa 1 --lisa_activated_layers 1")
+
+
+@pytest.mark.parametrize(
+    ("command", "expected"),
+    [
+        ("llamafactory-cli train", {"method": "lora", "settings.recompute": "full", "sequence": 8192, "rank": 32}),
+        ("llamafactory-cli train run.yaml cutoff_len=1024", {"sequence": 1024, "method": "lora"}),
+        ("torchrun --nproc_per_node 4 src/train.py run.yaml", {"ranks": 4, "rank": 32}),
+    ],
+)
+def test_commands_of_programs_read_the_file_that_they_name(command: str, expected: dict[str, Any]) -> None:
+    """LLaMA-Factory recomputes and adapts where nothing is stated, by a file or by a command line of its own."""
+    whole = {name: value for name, value in FACTORY.items() if name != "gradient_checkpointing"}
+    Path("run.yaml").write_text(yaml.safe_dump(whole), encoding="utf-8")
+    words = "" if "run.yaml" in command else " ".join(f"--{name} {value}" for name, value in whole.items())
+    found = reading.read(reading.detect(f"{command} {words}"), f"{command} {words}")
+    for name, value in expected.items():
+        have = found.settings[name.partition(".")[2]] if "." in name else getattr(found, name)
+        assert have == value, name
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"use_dora": True}, {"method": "dora", "rank": 32}),
+        ({"use_dora": True, "quantization_bit": 4}, {"method": "qdora"}),
+        ({"finetuning_type": "freeze", "freeze_trainable_layers": 4}, {"method": "freeze:4", "rank": None}),
+        ({"stage": "dpo"}, {"task": "dpo", "per_rank": 16}),
+        ({"stage": "rm"}, {"task": "reward"}),
+        ({"finetuning_type": "full", "train_from_scratch": True}, {"method": "pretrain"}),
+        ({"additional_target": "embed_tokens"}, {"differs": "trained in addition to the adapters (embed_tokens)"}),
+        ({"shift_attn": True}, {"differs": "attention in shifted groups"}),
+        ({"flash_attn": "disabled"}, {"differs": "not fused"}),
+        ({"deepspeed": "examples/deepspeed/ds_z3_config.json"}, {"assumed": "ZeRO-3, as the program's own file"}),
+        ({"never_heard_of": 7}, {"refused": "never_heard_of 7: may change .* --ignore never_heard_of"}),
+        ({"never_heard_of": False}, {"method": "lora"}),
+    ],
+)
+def test_every_option_is_read_told_or_refused(changes: dict[str, Any], expected: dict[str, Any]) -> None:
+    if "refused" in expected:
+        with pytest.raises(WrongQuestion, match=expected["refused"]):
+            read({**FACTORY, **changes})
+        return
+    found = read({**FACTORY, **changes})
+    for name, value in expected.items():
+        have = getattr(found, name)
+        assert any(value in line for line in have) if name in ("differs", "assumed") else have == value, name
+
+
+def test_a_second_configuration_of_llama_factory_is_that_of_the_first() -> None:
+    second = {
+        **{"model": "Qwen/Qwen3-8B", "model_class": "llm", "train_dataset": "x.yaml", "cutoff_len": 2048},
+        **{"peft_config": {"name": "lora", "r": 16, "target_modules": "all"}, "micro_batch_size": 2},
+        **{"dist_config": {"name": "fsdp2", "dcp_path": None}, "kernel_config": {"name": "auto"}},
+    }
+    found = read(second)
+    assert (found.method, found.rank, found.settings["zero"], found.settings["recompute"]) == ("lora", 16, 3, "full")
+    assert (found.precision, found.per_rank) == ("bf16", 2)
+    with pytest.raises(WrongQuestion, match=r"dist_config\.offload_params"):
+        read({**second, "dist_config": {"name": "fsdp2", "offload_params": True}})
+
+
+SCRIPT = """
+@dataclass
+class Arguments:
+    model_max_length: int = field(default=512, metadata={"help": "x"})
+    bf16: bool = True
+def train():
+    model = get_peft_model(model, LoraConfig(r=64, target_modules=["q_proj", "v_proj"]))
+"""
+
+
+def test_a_training_script_says_its_own_defaults() -> None:
+    """Its fields and the adapters that it builds whatever is asked; nothing of it is run."""
+    command = "torchrun --nproc_per_node 8 train.py --model_name_or_path llama3-8b --per_device_train_batch_size 1"
+    Path("train.py").write_text(SCRIPT, encoding="utf-8")
+    found = reading.read("trainer", command)
+    assert (found.sequence, found.precision, found.rank, found.targets) == (512, "bf16", 64, ("q", "v"))
+    assert reading.read("trainer", f"{command} --model_max_length 1024").sequence == 1024
+    Path("train.py").write_text(SCRIPT.replace("    model =", "    if asked:\n      model ="), encoding="utf-8")
+    assert reading.read("trainer", command).method == "finetune"
+
+
+def test_alpaca_loras_options_are_those_of_its_defaults() -> None:
+    """A global batch, weights in 8 bit, fp16, 256 tokens."""
+    found = reading.read(
+        "trainer", "torchrun --nproc_per_node 4 finetune.py --base_model llama3-8b --micro_batch_size 8"
+    )
+    assert (found.batch, found.method, found.precision, found.sequence, found.ranks) == (
+        128,
+        "qlora:int8",
+        "fp16",
+        256,
+        4,
+    )
+
+
+def test_accelerators_are_counted_as_those_of_the_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    """8 of nvidia-smi x 2 nodes of scontrol: 64 / 16 = 4; a list of its own is counted, too."""
+    Path("run.sh").write_text(
+        "#!/bin/bash\nNODES=$(scontrol show hostnames $X | wc -l)\nGPUS=$(nvidia-smi -L | wc -l)\nD=0,1\n"
+        "N=$(echo $D | awk -F',' '{print NF}')\ntorchrun --nproc_per_node $GPUS t.py --model_name_or_path llama3-8b "
+        "--bf16 --per_device_train_batch_size $N --gradient_accumulation_steps $((64 / NODES / GPUS))\n",
+        encoding="utf-8",
+    )
+    answer = ask(capsys, "import run.sh --cluster dgx-h100:2 --seq 1024 --ran")
+    assert "2 x 4 sequences a rank and step" in answer.out
+    assert "counted by the script: accelerators of a node 8, nodes of the job 2" in answer.out

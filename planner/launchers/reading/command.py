@@ -10,6 +10,7 @@ from itertools import pairwise
 from planner.base.errors import WrongQuestion
 from planner.launchers import checks
 from planner.launchers.reading.found_options import Options
+from planner.launchers.reading.shell import counts
 from planner.launchers.reading.shell.expansion import holds_options, open_variable
 from planner.launchers.reading.shell.script import Branches, Script, Words
 
@@ -134,8 +135,13 @@ def assumed(script: Script) -> Iterator[str]:
     taken = {
         name: text
         for name, text in script.defaults.items()
-        if re.fullmatch(r"[\w.+-]{1,40}", text) and not name.isdigit() and not _OF_ADDRESSES.match(name)
+        if re.fullmatch(r"[\w.+-]{1,40}", text)
+        and re.fullmatch(r"[A-Za-z_]\w*", name)
+        and not _OF_ADDRESSES.match(name)
     }
+    counted = [f"{kind} {script.defaults[kind]}" for kind in (counts.NODE, counts.NODES) if kind in script.defaults]
+    if counted:
+        yield f"counted by the script: {', '.join(counted)}, those of --cluster"
     if taken:
         yield f"the script's own defaults: {', '.join(f'{name} {text}' for name, text in taken.items())}"
     if script.ignored:
@@ -198,8 +204,12 @@ def options(words: Sequence[str], known: Collection[str]) -> Options:
     for name in found.keys() & set(known):
         left = next((value for value in found[name] if open_variable(value)), None)
         if left is not None:
+            place = re.search(r"\$\{?\d", left)
+            named = re.search(r"\$\{?([A-Za-z_]\w*)", left)
+            how = "--arg WORD for each argument of the script" if place else "write the value"
+            how = f"--env {named[1]}=VALUE" if named and not place else how
             raise WrongQuestion(
-                f"--{name} {left:.60}: its value is not in the text; write the value, or read what the script starts "
+                f"--{name} {left:.60}: its value is not in the text; {how}, or read what the script starts "
                 "(--run-script)"
             )
     return found

@@ -19,7 +19,7 @@ from planner.launchers.reading import deepspeed, wrappers
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.source import detect, read
 from planner.launchers.reading.started import AS_IT_IS, Started, text_of
-from planner.launchers.reading.where_it_runs import where_it_runs
+from planner.launchers.reading.where_it_runs import counted_on, where_it_runs
 from planner.models import context, files, model_rules, workload
 from planner.question.given import Named
 from planner.question.kept import kept_question
@@ -71,6 +71,7 @@ def plan(
     Raises:
         WrongQuestion: it cannot be read, or no plan can say it.
     """
+    started = replace(started, machine=lambda: counted_on(cluster))
     with wrappers.opened(text, started) as (text, started, job):
         source = detect(text) if source is None else source
         found = _with_micro(read(source, text, started), micro, source)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading.shell import sandbox, usage
+from planner.launchers.reading.shell import counts, sandbox, usage
 from planner.launchers.reading.shell.script import Branches, Script, script
 from planner.models import files
 
@@ -27,6 +27,8 @@ class Started:
     """Options, without dashes, or keys of a file that are left out."""
     files: tuple[Path, ...] = ()
     """Files that the configuration names, and others that belong to it."""
+    machine: Callable[[], Mapping[str, str]] = dict
+    """What a script that counts accelerators or nodes finds."""
     folder: Path | None = None
     """Where these are looked for, if not next to the configuration."""
 
@@ -82,7 +84,9 @@ def of_script(reader: Callable[[Script], T], text: str, folder: Path, started: S
 
     try:
         commands = started.run and sandbox.ran(Path(text), started.arguments, started.environment)
-        return read_as(commands or script(text_of(text), started.arguments, started.environment)), str(example)
+        counted = started.machine() if counts.COUNTS.search(text_of(text)) else {}
+        given = {**counted, **started.environment}
+        return read_as(commands or script(text_of(text), started.arguments, given)), str(example)
     except Branches as branches:
         if started.run or not is_file(text):
             raise

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import megatron_family, program_source, trainer_keys
+from planner.launchers.reading import formats, megatron_family, program_source, trainer_keys
 from planner.launchers.reading.command import TrainingCommand, command
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.shell.script import Script, Words
@@ -56,6 +56,8 @@ _PROGRAMS: dict[str, str] = WORDS["programs"]
 _OWN: dict[str, str] = WORDS["own_programs"]
 _LAUNCHES = {"config_file", "mixed_precision", "use_deepspeed", "deepspeed_config_file", "use_fsdp"}
 """Options of ``accelerate launch`` that say how the job is spread and computed."""
+_SECOND: Mapping[str, Any] = WORDS["llama_factory_1"]
+_ALPACA: Mapping[str, Any] = WORDS["alpaca_lora"]
 _TRL_ONLY: list[str] = launcher_table("trl").head["marks"]
 
 
@@ -71,17 +73,20 @@ def read_command(script: Script) -> FoundOptions:
     if other := _PROGRAMS.get(started.program.rpartition("/")[2]):
         raise WrongQuestion(f"{started.program}: {other}; its options say less than they do of the Trainer's")
     named = PREFERENCES.search(f"{script.folder.absolute()}/{started.program}".lower())
-    if named is not None and named[2] != "dpo":
+    if named is not None and named[2] != "dpo" and started.starter != "swift":
         raise WrongQuestion(
-            f"{started.program}: by its name ({named[2]}) it trains on preferences, rewards or its own answers; only "
-            "plain training and DPO are read"
+            f"{started.program or started.starter}: by its name ({named[2]}) it trains on preferences, rewards or its "
+            "own answers; only plain training and DPO are read"
         )
     values = _with_its_file(started, script)
     values = with_files(values, [path for path in script.files if path.suffix != ".py"])
     values = {name: value for name, value in values.items() if name not in script.ignored}
     dialect = _dialect(started, values)
-    values = _todays(dialect, values)
     assumed: list[str] = []
+    if _is_alpaca(dialect, values):
+        taken = {name: value for name, value in _ALPACA["usual"].items() if name not in values}
+        assumed.append(f"what it takes by itself, as alpaca-lora does: {_listed(taken)}")
+    values = _todays(dialect, values)
     if not _LAUNCHES.isdisjoint(started.launcher):
         given = started.launcher.get("config_file")
         file = mapping(named_file(script.folder, given[0], script.files)) if given else {}
@@ -100,14 +105,18 @@ def read_command(script: Script) -> FoundOptions:
         assumed += [f"{started.program.rpartition('/')[2]}'s own defaults: {_listed(taken)}"] if taken else []
     elif dialect is TRAINER and started.program.endswith(".py"):
         assumed.append(f"{started.program}: not there; what it sets itself is not known (--file says where it is)")
+    ranks = started.ranks
     if dialect is SWIFT:
-        dialect = _accumulating(values, started.ranks or 1)
+        ranks = ranks or 1
+        dialect = _accumulating(values, ranks)
+    if re.match("python", started.starter) and dialect is TRAINER and ranks != 1:
+        assumed.append("started by python alone: replicas in one process (DataParallel), as DistributedDataParallel")
     if dialect is CHAT:
         values = {"dtype": "fp16", **values}
     if named is not None and "stage" not in values:
         values = {"stage": "dpo", **values}
     found = _read(dialect, values, script.folder)
-    return replace(found, ranks=started.ranks or found.ranks, assumed=[*started.assumed, *assumed, *found.assumed])
+    return replace(found, ranks=ranks or found.ranks, assumed=[*started.assumed, *assumed, *found.assumed])
 
 
 def _stated(values: Values, name: str) -> bool:
@@ -160,7 +169,12 @@ def _dialect(started: TrainingCommand, values: Values) -> Dialect:
 
 
 def _todays(dialect: Dialect, values: Values) -> dict[str, Any]:
-    """Options of an earlier release by the names that they have today, and what the program takes by itself."""
+    """Options of another release by the names that they have today, and what the program takes by itself."""
+    if dialect.name == "llama-factory" and "model" in values and not values.keys().isdisjoint(_SECOND["marks"]):
+        return _of_second(values)
+    if _is_alpaca(dialect, values):
+        renamed = {"global_batch_size" if name == "batch_size" else name: value for name, value in values.items()}
+        return {**_ALPACA["usual"], **renamed}
     if dialect is not SWIFT:
         return {**values}
     former: dict[str, str] = WORDS["former_swift"]
@@ -169,6 +183,24 @@ def _todays(dialect: Dialect, values: Values) -> dict[str, Any]:
     if kind not in ("lora", "full"):
         raise WrongQuestion(f"--from trainer: tuner_type {kind!s:.40}: choose full, lora")
     return {"tuner_type": kind, **_swift_precision(values), **values}
+
+
+def _is_alpaca(dialect: Dialect, values: Values) -> bool:
+    return dialect is TRAINER and values.keys() >= {*_ALPACA["marks"]}
+
+
+def _of_second(values: Values) -> dict[str, Any]:
+    """LLaMA-Factory's second configuration, its sections laid flat, by the names of the first."""
+    flat = formats.flat(values, {})
+    named = {_SECOND["names"].get(name, name): value for name, value in flat.items()}
+    if named.get("dist_config.name") == "fsdp2":
+        named["fsdp_version"] = 2
+    if named.get("kernel_config.name") == "liger_kernel":
+        named["enable_liger_kernel"] = True
+    if any(name.startswith("pref_") for name in named):
+        named["stage"] = "dpo"
+    named["disable_gradient_checkpointing"] = named.get("enable_activation_checkpointing") is False
+    return {**_SECOND["usual"], **named}
 
 
 def _accumulating(values: Values, ranks: int) -> Dialect:
@@ -186,7 +218,7 @@ def _swift_precision(values: Values) -> dict[str, str]:
 
 def read_file(name: str) -> Callable[[str, Path], FoundOptions]:
     """The reader of a dialect's YAML."""
-    return lambda text, folder: _read(DIALECTS[name], mapping(text), folder)
+    return lambda text, folder: _read(DIALECTS[name], _todays(DIALECTS[name], mapping(text)), folder)
 
 
 def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
@@ -203,6 +235,11 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
     micro, accumulation = (_whole(dialect, values, name) for name in ("micro", "accumulation"))
     assert micro is not None and accumulation is not None
     task = _task(dialect, values)
+    total = count(values, "global_batch_size") * (1 if task == "sft" else 2)
+    if total and values.get("gradient_accumulation_steps") is not None:
+        raise WrongQuestion(
+            f"--from {dialect.name}: global_batch_size and gradient_accumulation_steps: --ignore one of them"
+        )
     micro *= 1 if task == "sft" else 2  # both answers of a pair
     settings: dict[str, object] = {
         **sharded.settings,
@@ -223,7 +260,8 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
     return FoundOptions(
         runtime=runtime,
         settings=settings,
-        accumulation=accumulation,
+        batch=total or None,
+        accumulation=None if total else accumulation,
         per_rank=micro * accumulation,
         precision=_precision(values, sharded.precision, assumed),
         sequence=_sequence(dialect, values),
@@ -266,7 +304,7 @@ def _of_trl(values: Values) -> tuple[Dialect, Values]:
 
 
 def _task(dialect: Dialect, values: Values) -> str:
-    stage = values.get("stage")
+    stage = values.get("stage") or values.get("rlhf_type")
     if stage is not None and stage not in TASKS:
         raise WrongQuestion(f"--from {dialect.name}: stage {stage!s:.40}: choose {', '.join(TASKS)}")
     if stage == "dpo" and values.get("pref_loss", "sigmoid") not in ("sigmoid", "hinge", "ipo", "kto_pair"):
@@ -392,8 +430,13 @@ def _base(dialect: Dialect, values: Values) -> int:
 
 def _defaults(dialect: Dialect, values: Values) -> Iterator[str]:
     """What is left to the program, and what it takes by itself."""
+    total = "global_batch_size" in values
+    if "train_dataset" in values and dialect.name == "llama-factory":
+        yield "what it learns from is said by its command: answers (sft), not pairs of them"
     for name, value in dialect.defaults.items():
-        if name in ("micro", "accumulation", "sequence", "recompute") and not any(key in values for key in NAMES[name]):
+        if name not in ("micro", "accumulation", "sequence", "recompute") or (name, total) == ("accumulation", True):
+            continue
+        if not any(key in values for key in NAMES[name]):
             yield f"{NAMES[name][0]} not stated: {value}, the program's default"
 
 

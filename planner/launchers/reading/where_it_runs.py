@@ -8,10 +8,20 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.catalog.cluster import is_file
+from planner.launchers.reading.shell import counts
 from planner.question.given import Named, listed
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import catalog_of
 from planner.question.several_pools import as_one_pool
+
+
+def counted_on(cluster: Sequence[str]) -> dict[str, str]:
+    """What a script that counts accelerators and nodes finds on a cluster, as far as that is stated."""
+    node, _, count = cluster[0].partition(":") if len(cluster) == 1 else ("", "", "")
+    if not re.fullmatch(r"[\w.-]+", node) or is_file(node):
+        return {}
+    machine = {counts.NODE: str(catalog_of(PlanOptions()).node(node).accelerators)}
+    return {**machine, counts.NODES: count} if count.isdecimal() else machine
 
 
 def where_it_runs(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from planner.base.errors import WrongQuestion
+from planner.launchers.reading.shell import counts
 from planner.launchers.reading.shell.lexing import skip, word_end
 
 Value = str | tuple[str, ...]
@@ -130,6 +131,10 @@ class Expander:
             if found["rest"]:
                 return end, *self._defaulted(found, raw, depth)
             return end, *self._value(found["name"], found["index"] or "", raw)
+        if raw.startswith(("$(", "`")):
+            words = counts.listed(raw)
+            number = counts.counted(raw, words and self.text(words), self.values, self.defaults)
+            return end, (raw if number is None else number,), False
         return end, (raw,), False
 
     def _value(self, name: str, index: str, raw: str) -> tuple[tuple[str, ...], bool]:

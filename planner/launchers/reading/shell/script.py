@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading.shell import conditions, slurm_variables, syntax
+from planner.launchers.reading.shell import conditions, counts, slurm_variables, syntax
 from planner.launchers.reading.shell.expansion import Expander, Value
 from planner.launchers.reading.shell.lexing import tokens
 from planner.launchers.reading.shell.syntax import Body, Branch, Case, Command, Function, Loop, Statement
@@ -82,7 +82,7 @@ def script(text: str, arguments: Sequence[str] = (), environment: Mapping[str, s
     if _PASTED.match(text):
         return Script(((_pasted(text),),))
     reader = _Reader()
-    asked = slurm_variables.asked_of_slurm(text)
+    asked = {**counts.of_slurm(environment or {}), **slurm_variables.asked_of_slurm(text)}
     environment = {**asked, **(environment or {})}
     reader.defaults |= {name: value for name, value in asked.items() if re.search(rf"\$\{{?{name}\b", text)}
     body = syntax.parsed(text)
