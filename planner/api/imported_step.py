@@ -13,7 +13,7 @@ from planner.launchers.reading import trainers_of_rl
 from planner.launchers.reading.post_training import StatedStep
 from planner.launchers.reading.started import Started
 from planner.launchers.reading.trainer_dialects import library_name
-from planner.launchers.reading.where_it_runs import where_it_runs
+from planner.launchers.reading.where_it_runs import accelerators_of, where_it_runs
 from planner.models.workload import find_model
 from planner.question.given import Named
 from planner.question.rl_options import RLEstimateQuestion
@@ -57,7 +57,7 @@ def imported(
     """
     if idle := [key for key, value in given.items() if value is not None and key not in GIVEN]:
         raise WrongQuestion(f"--{idle[0]}: says nothing of post-training; its configuration does")
-    step = trainers_of_rl.read(source, text, started)
+    step = trainers_of_rl.read(source, text, started, accelerators_of(clusters))
     where = where_it_runs(step.train + (step.rollout or 0), clusters, given.get("accelerators"), {})
     assumed = list(step.assumed)
     name = given.get("model") or library_name(step.model)

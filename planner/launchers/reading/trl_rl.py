@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,12 @@ PROGRAM = re.compile(r"(.*/)?(?!async)\w*(grpo|rloo)\w*\.py")
 SERVES = "vllm-serve"
 
 
-def read(commands: Script) -> StatedStep:
+def read(commands: Script, machines: int | None = None) -> StatedStep:
     """A command, or a script with one.
+
+    Args:
+        commands: What the script starts.
+        machines: Accelerators that the step is priced on, for a configuration that does not say its processes.
 
     Raises:
         WrongQuestion: there is none, or it says what no stated step holds.
@@ -46,16 +51,20 @@ def read(commands: Script) -> StatedStep:
         if isinstance(name, str):
             config = {**mapping(named_file(commands.folder, name, commands.files)), **config}
     serve = next((_options(words) for words in started if SERVES in words), None)
-    return _with_files(values, config, serve, commands.folder, commands.files, commands.ignored)
+    whole = _with_files(values, config, serve, commands.files)
+    return _stated(whole, commands.folder, commands.ignored, machines)
 
 
-def read_file(text: str, folder: Path, given: tuple[Path, ...], ignored: frozenset[str]) -> StatedStep:
-    """The script's YAML.
+def read_file(
+    text: str, folder: Path, given: tuple[Path, ...], ignored: frozenset[str], machines: int | None = None
+) -> StatedStep:
+    """The script's YAML, for as many `machines` where it does not say its processes.
 
     Raises:
         WrongQuestion: it says what no stated step holds.
     """
-    return _with_files(mapping(text), {}, None, folder, given, ignored)
+    whole = _with_files(mapping(text), {}, None, given)
+    return _stated(whole, folder, ignored, machines if whole[1] else None)
 
 
 def _at(words: Words) -> int | None:
@@ -75,24 +84,38 @@ def _options(words: Words) -> dict[str, Any]:
 
 
 def _with_files(
-    values: Mapping[str, Any],
-    config: Mapping[str, Any],
-    serve: Mapping[str, Any] | None,
-    folder: Path,
-    given: tuple[Path, ...],
-    ignored: frozenset[str],
-) -> StatedStep:
-    """The configuration with the files that belong to it: Accelerate's, and the script that serves."""
+    values: Mapping[str, Any], config: Mapping[str, Any], serve: Mapping[str, Any] | None, given: tuple[Path, ...]
+) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """(the configuration with the files that belong to it, Accelerate's alone)."""
     for path in given:
         text = files.read_text(path)
         if SERVES in text:
             serve = next(_options(words) for way in script(text).ways for words in way if SERVES in words)
         elif "distributed_type" in text:
             config = {**mapping(text), **config}
-    whole = {**flat(values), **flat(config, "accelerate/"), **flat(serve or {}, "serve/")}
-    whole = {name: value for name, value in whole.items() if name not in ignored}
-    flags = TrainerFlags(source="trl", values=whole, rows=launcher_table("rl_trl"))
-    return _read(flags, config, folder)
+    return {**flat(values), **flat(config, "accelerate/"), **flat(serve or {}, "serve/")}, config
+
+
+def _stated(
+    whole: tuple[dict[str, Any], Mapping[str, Any]], folder: Path, ignored: frozenset[str], machines: int | None
+) -> StatedStep:
+    """The configuration as a stated step, with what it leaves to who starts it."""
+    values, config = whole
+    left = {name: value for name, value in values.items() if name not in ignored}
+    assumed = []
+    alone = [name for name in ("vllm_device", "vllm_dtype", "vllm_max_model_len") if name in left]
+    if alone:  # until TRL 0.15 vLLM ran in the program's first process, on an accelerator of its own
+        left |= {"vllm_mode": "server", "serve/tensor_parallel_size": 1, "serve/data_parallel_size": 1}
+        left["serve/gpu_memory_utilization"] = left.get("vllm_gpu_memory_utilization", 0.9)
+        left = {name: value for name, value in left.items() if name not in alone}
+        assumed.append(f"{alone[0]}: vLLM has one accelerator of its own, as until TRL 0.15")
+    if "accelerate/num_processes" not in left and machines is not None:
+        left["accelerate/num_processes"] = machines - bool(alone)
+        assumed.append(f"num_processes not stated: {left['accelerate/num_processes']}, of the cluster's accelerators")
+    if not config:
+        assumed.append("no file of Accelerate's: replicas (DistributedDataParallel); --file says another way")
+    step = _read(TrainerFlags(source="trl", values=left, rows=launcher_table("rl_trl")), config, folder)
+    return replace(step, assumed=(*step.assumed, *assumed))
 
 
 def _read(flags: TrainerFlags, config: Mapping[str, Any], folder: Path) -> StatedStep:
@@ -104,7 +127,7 @@ def _read(flags: TrainerFlags, config: Mapping[str, Any], folder: Path) -> State
     apart = flags.get("vllm_mode") == "server"
     processes = flags.get("accelerate/num_processes")
     if processes is None:
-        raise WrongQuestion("--from trl: how many processes train? --file accelerate.yaml (num_processes) says it")
+        raise WrongQuestion("--from trl: how many processes train, and what shards them? --file accelerate.yaml says it")
     train = flags.count("accelerate/num_processes")
     sharded, _ = sharding(accelerate(config), folder)
     zero: object = sharded.settings.get("zero", 0)

@@ -54,3 +54,15 @@ def where_it_runs(
         accelerators_of_node = catalog_of(PlanOptions()).node(nodes).accelerators
         return [f"{nodes}:{-(-ranks // accelerators_of_node)}"]
     return list(cluster)
+
+
+def accelerators_of(clusters: Sequence[str]) -> int | None:
+    """Accelerators of ``NODE:COUNT`` alone; None of anything else.
+
+    Raises:
+        WrongQuestion: no such node.
+    """
+    named = re.fullmatch(r"([\w.-]+):([1-9]\d{0,5})", str(clusters[0])) if len(clusters) == 1 else None
+    if named is None or is_file(named[1]):
+        return None
+    return catalog_of(PlanOptions()).node(named[1]).accelerators * int(named[2])
