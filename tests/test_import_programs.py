@@ -88,6 +88,14 @@ READ: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
                    "model.path=$HOME/Qwen/Qwen2.5-7B data.max_length=2048 data.max_token_len_per_gpu=8192 "
                    "engine.ulysses_sequence_parallel_size=2"},
         {"model": "qwen2.5-7b", "micro": 8, "cp": 2, "batch": 256, "sequence": 2048}, ""),
+    "nemo-rl: a root that lies elsewhere": (
+        {"a.yaml": "defaults: ../../sft.yaml\nsft: {max_num_steps: 5}\n"
+                   "policy: {megatron_cfg: {enabled: true, tensor_model_parallel_size: 2}, dtensor_cfg: {enabled: false}}"},
+        {"model": "llama3.2-1b", "batch": 32, "sequence": 1024, "zero": 1, "sequence_parallel": "off", "tp": 2},
+        "sft.yaml is not at hand: what it says is taken from NeMo-RL 7ea279ab"),
+    "torchtune: blocks are not compiled": (
+        {"a.yaml": "model: {_component_: torchtune.models.qwen2.qwen2_7b}\ncheckpointer: x\nmetric_logger: x\n"
+                   "compile: False"}, {"model": "qwen2.5-7b"}, "blocks are not compiled by torch.compile"),
 }  # fmt: skip
 
 

@@ -181,7 +181,8 @@ def read(kind: Format, values: Values) -> FoundOptions:
     values, base = _own_keys(kind, _of_its_parts(kind, values))
     _refuse(kind, values)
     stated = _facts(kind, values)
-    facts = {**kind.rows.get("usual", {}), **stated}
+    of_runtime = kind.rows.get("usual_of", {}).get(stated.get("runtime"), {})
+    facts = {**kind.rows.get("usual", {}), **of_runtime, **stated}
     zero = facts.pop("zero", None)
     replicas = facts.get("replicas", -1)
     shards = facts.get("shards", -1)

@@ -27,8 +27,9 @@ from planner.launchers.reading.trainer_dialects import mapping, named_file
 from planner.schema.launcher_table import launcher_table
 
 AXES = {"megatron": MEGATRON_AXES, "dtensor": ("tp", "cp", "recompute", "sequence_parallel")}
-BASES = ("grpo_math_1B.yaml", "grpo_math_1B_megatron.yaml")
-"""Recipes at the root of the others: where they are not at hand, ``rl_reading.toml`` says what they leave."""
+BASES = ("grpo_math_1B.yaml", "grpo_math_1B_megatron.yaml", "sft.yaml")
+"""Recipes at the root of the others: where they are not read, ``rl_reading.toml`` (of sft.yaml ``formats.toml``) says
+what they leave."""
 MOST = 40
 """Recipes that one inherits in all, at most."""
 POLICY = "policy."
@@ -73,13 +74,16 @@ def read_file(
     return _read({name: value for name, value in values.items() if name not in ignored}, tuple(assumed))
 
 
-def inherited(values: Mapping[str, Any], folder: Path, files: tuple[Path, ...]) -> dict[str, Any]:
-    """A recipe with what it inherits (``defaults``), from its folder or among the files that are given.
+def inherited(
+    values: Mapping[str, Any], folder: Path, files: tuple[Path, ...], assumed: list[str] | None = None
+) -> dict[str, Any]:
+    """A recipe with what it inherits (``defaults``), from its folder or among the files that are given; what is taken
+    in place of one is added to `assumed`.
 
     Raises:
         WrongQuestion: one of them is not there.
     """
-    return _inherited(values, folder, files, [], Opened(folder, []))
+    return _inherited(values, folder, files, [] if assumed is None else assumed, Opened(folder, []))
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +111,11 @@ def _inherited(
         try:
             text = named_file(folder, name, files, opened.within)
         except WrongQuestion as error:
-            if Path(name).name not in BASES or "no such file" not in str(error):
+            if Path(name).name not in BASES:
                 raise
-            assumed.append(f"{Path(name).name} is not at hand: what it says is taken from NeMo-RL 7ea279ab")
+            elsewhere = str(error).rpartition("; ")[2].removesuffix(" if it is meant")
+            where = "not at hand" if "no such file" in str(error) else f"elsewhere ({elsewhere} reads it)"
+            assumed.append(f"{Path(name).name} is {where}: what it says is taken from NeMo-RL 7ea279ab")
             if "megatron" in name:
                 whole = _over(whole, {"policy": {"megatron_cfg": {"enabled": True}}})
             continue

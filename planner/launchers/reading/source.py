@@ -72,7 +72,10 @@ def _found(source: str, text: str, folder: Path, started: Started) -> FoundOptio
         if started.run or started.arguments:
             raise WrongQuestion(f"--from {source}: a file, not a script: --run-script and --arg say nothing")
         kind = formats.formats()[source]
-        return formats.read(kind, flat(text_of(text), started, folder, inherits=bool(kind.rows.get("inherits"))))
+        taken: list[str] = []
+        values = flat(text_of(text), started, folder, taken if kind.rows.get("inherits") else None)
+        options = formats.read(kind, values)
+        return replace(options, assumed=[*options.assumed, *taken])
     if source == "torchtitan" and torchtitan.IS_FILE.search(text_of(text)):
         return torchtitan.read_file(text_of(text), started.ignored)
     if source not in COMMANDS:
@@ -105,10 +108,22 @@ def _left_in(values: Mapping[str, Any], ignored: frozenset[str], before: str = "
     }
 
 
-def flat(text: str, started: Started = AS_IT_IS, folder: Path = Path(), *, inherits: bool = False) -> dict[str, Any]:
-    """A file's keys with those of its sections and of the files that it `inherits`, without what is left out."""
+def flat(
+    text: str, started: Started = AS_IT_IS, folder: Path = Path(), inherits: list[str] | None = None
+) -> dict[str, Any]:
+    """A file's keys with those of its sections and of the files that it inherits, without what is left out.
+
+    Args:
+        text: The file's.
+        started: What is left out, variables, other files.
+        folder: Where the files are that it inherits.
+        inherits: None where it inherits none, else what was taken in place of one is added.
+    """
     values = formats.mapping_of(text)
-    values = nemo_rl.inherited(values, folder, started.files) if inherits else with_files(values, started.files)
+    if inherits is None:
+        values = with_files(values, started.files)
+    else:
+        values = nemo_rl.inherited(values, folder, started.files, inherits)
     inner = values.get("parameters")
     whole = formats.flat(inner if isinstance(inner, dict) else values, started.environment)
     return {key: value for key, value in whole.items() if started.ignored.isdisjoint((key, key.rpartition(".")[2]))}

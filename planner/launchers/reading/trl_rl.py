@@ -127,7 +127,9 @@ def _read(flags: TrainerFlags, config: Mapping[str, Any], folder: Path) -> State
     apart = flags.get("vllm_mode") == "server"
     processes = flags.get("accelerate/num_processes")
     if processes is None:
-        raise WrongQuestion("--from trl: how many processes train, and what shards them? --file accelerate.yaml says it")
+        raise WrongQuestion(
+            "--from trl: how many processes train, and what shards them? --file accelerate.yaml says it"
+        )
     train = flags.count("accelerate/num_processes")
     sharded, _ = sharding(accelerate(config), folder)
     zero: object = sharded.settings.get("zero", 0)
