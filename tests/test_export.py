@@ -286,7 +286,8 @@ def test_hostile_names_stay_data(name: str, tmp_path: Path, tools: Path) -> None
         before = sorted(path.name for path in folder.iterdir())
         words = run(["bash", START], folder, tools)
         command = json.loads((folder / "target.json").read_text(encoding="utf-8"))["command"]
-        known = {"$NODE_RANK": "0", "$MASTER_ADDR": "node0", "$PWD/primus.yaml": f"{folder}/primus.yaml"}
+        known = {"$NODE_RANK": "0", "$MASTER_ADDR": "node0"}
+        known |= {f"$PWD/{name}": f"{folder}/{name}" for name in ("primus.yaml", "plan_check.py")}
         expected = [known.get(word, word) for word in command]
         assert words == expected, repr(text)
         says = words if name not in FILES else [saved(folder, *FILES[name])]

@@ -18,11 +18,14 @@ CHECKED = {
     "hf-trainer": Case("hf-trainer", "llama3-8b", H100, "zero=3"),
     "deepspeed": Case("deepspeed", "llama3-8b", H100, "zero=1"),
     "trl": Case("hf-trainer", "llama3-8b", "dgx-h100:1", "micro=2", "lora"),
+    "primus": Case("primus", "llama3.1-8b", "mi300x-8:1", "tp=2"),
+    "maxtext": Case("maxtext", "llama3-8b", "tpu-v5p-4:8", "zero=3"),
 }
 
 
-HOOKS = {"megatron": "GPTModel.__init__", "torchtitan": "in_tokens(sys.argv", "hf-trainer": "before(Accelerator",
-         "deepspeed": 'before(deepspeed, "initialize"', "trl": "before(Accelerator"}  # fmt: skip
+HOOKS = {"megatron": "Model.__init__", "torchtitan": "in_tokens(sys.argv", "hf-trainer": "before(Accelerator",
+         "deepspeed": 'before(deepspeed, "initialize"', "trl": "before(Accelerator", "primus": "Model.__init__",
+         "maxtext": "before(MetricLogger"}  # fmt: skip
 """Target -> what stands in its check alone of those there are."""
 
 
@@ -79,6 +82,12 @@ def test_the_check_finds_a_checkout_that_is_not_installed(tmp_path: Path) -> Non
     command = [sys.executable, "plan_check.py", str(tmp_path / "there" / "pretrain_gpt.py")]
     done = subprocess.run(command, cwd=tmp_path / "job", capture_output=True, text=True, timeout=60)
     assert "hook.<locals>.checked" in done.stdout, done.stderr
+
+
+def test_a_dense_model_has_experts_over_the_tensor_ranks() -> None:
+    """Megatron-LM says a degree of tensor parallelism of experts also where there are none: its tensor ranks."""
+    assert check("megatron", Case("megatron-core", "llama3-70b", H100, "tp=8"))["PLANNED"]["etp"] == 8
+    assert check("megatron", CHECKED["megatron"])["PLANNED"]["etp"] == 1
 
 
 def test_adapters_are_counted_apart() -> None:

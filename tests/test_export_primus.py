@@ -117,7 +117,7 @@ def test_nodes_and_ranks_reach_its_program() -> None:
     command = made.files["start.sh"].partition("\nexec ")[2].replace("\\", "").split()
     assert {"export NNODES=4", "export GPUS_PER_NODE=8", "export MASTER_PORT=29500"} <= set(script)
     assert "export CUDA_DEVICE_MAX_CONNECTIONS=8" in script
-    start = "/opt/Primus/runner/primus-cli direct -- train pretrain"
+    start = '/opt/Primus/runner/primus-cli direct --script "$PWD/plan_check.py" -- train pretrain'
     assert " ".join(command) == f'{start} --config "$PWD/primus.yaml"'
 
 

@@ -243,7 +243,7 @@ def test_trl_is_read_with_its_server(answer: RLPlanSet, tmp_path: Path) -> None:
 
 def test_command_of_nemo_rl_is_known_and_needs_its_recipe() -> None:
     assert trainers_of_rl.detected("uv run examples/run_grpo.py --config base.yaml") == "nemo-rl"
-    with pytest.raises(WrongQuestion, match="a recipe \\(--config FILE\\)"):
+    with pytest.raises(WrongQuestion, match="no recipe \\(--config FILE\\)"):
         read("nemo-rl", "uv run examples/run_grpo.py", "dgx-h100:1")
 
 

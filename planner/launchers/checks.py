@@ -1,8 +1,9 @@
 """``plan_check.py``: a job stops before its first step where its model or its mesh is not the plan's.
 
 Each trainer builds its model elsewhere, so each has a hook of its own: Accelerate's ``prepare`` (1.15.0),
-``deepspeed.initialize`` (0.19.8), Megatron-LM's ``GPTModel`` and ``setup_model_and_optimizer`` (core_v0.16.1 and
-d98e8a64). Modules that are exported whole (torchtitan's, Megatron-Bridge's) import it and compare by themselves.
+``deepspeed.initialize`` (0.19.8), Megatron-LM's ``GPTModel`` or ``HybridModel`` and ``setup_model_and_optimizer``
+(core_v0.16.1 and d98e8a64), which Primus finds when its trainer begins (fd1eeabb), MaxText's ``setup_train_loop`` and
+log (e591f30c). Modules that are exported whole (torchtitan's, Megatron-Bridge's) import it and compare by themselves.
 """
 
 from __future__ import annotations
@@ -50,28 +51,29 @@ def planned(plan: Plan, whole: bool) -> dict[str, Any]:
             "cp": p.cp,
             "dp": p.dp,
             "ep": p.ep,
-            "etp": p.etp,
+            "etp": p.etp if shape["moe"] else p.tp,  # Megatron's own, where a model has no experts
         },
         **{"replicas": replicas, "shards": shards, "zero": p.zero_stage},
         **{"vocabulary": shape["vocab"], "width": shape["hidden"] * (1 if shape["tied"] else 2)},
     }
 
 
-def with_check(plan: Plan, job: LaunchJob, hook: str | None = None) -> LaunchJob:
+def with_check(plan: Plan, job: LaunchJob, *hooks: str, program: str | None = None) -> LaunchJob:
     """The job with the file in its folder.
 
     Args:
         plan: What is launched.
         job: The job of its trainer.
-        hook: The script ``plan_check_HOOK`` of the library that builds the model; None where the exported module
-            compares by itself.
+        hooks: Each the script ``plan_check_HOOK`` of a library that builds the model, one inside the next; none where
+            the exported module compares by itself.
+        program: The module that is started, where the command does not name it.
     """
-    hooked = script(f"plan_check_{hook}.py") if hook else UNHOOKED
-    values = planned(plan, whole=hook in ("accelerate", "deepspeed"))
-    if hook == "deepspeed" and plan.parallelism.tp * plan.parallelism.pp > 1:
+    hooked = "".join(script(f"plan_check_{hook}.py") for hook in hooks) or UNHOOKED
+    values = planned(plan, whole=hooks in (("accelerate",), ("deepspeed",)))
+    if "deepspeed" in hooks and plan.parallelism.tp * plan.parallelism.pp > 1:
         values["parameters"] = None  # a rank's own part is all that it is given
     listed = "".join(f'    "{name}": {value},\n' for name, value in values.items())
-    text = script("plan_check.py", PLANNED=f"{{\n{listed}}}", HOOK=hooked)
+    text = script("plan_check.py", PLANNED=f"{{\n{listed}}}", PROGRAM=str([program] if program else []), HOOK=hooked)
     return replace(job, files={**job.files, NAME: text}, needed=(*job.needed, NAME))
 
 

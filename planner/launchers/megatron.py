@@ -27,11 +27,10 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     hybrid = megatron_hybrid.is_one(plan.workload.shape)
     program = values["megatron-lm"] + "/" + (megatron_hybrid.PROGRAMS[0] if hybrid else "pretrain_gpt.py")
     argv = arguments(plan, values)
-    job = job if hybrid else checks.with_check(plan, job, "megatron")
-    started = (LaunchProgram(program),) if hybrid else (LaunchProgram(checks.NAME), program)
+    job = checks.with_check(plan, job, "megatron")
     return replace(
         job,
-        command=(*torchrun.rendezvous(plan, values), *started, *argv),
+        command=(*torchrun.rendezvous(plan, values), LaunchProgram(checks.NAME), program, *argv),
         argv=argv,
         environment={**performance(plan), **job.environment, **environment(plan), **plan.env},
     )
@@ -214,7 +213,6 @@ def loses(plan: Plan) -> Iterator[Loss]:
     yield from megatron_model.loses(plan.workload.shape, plan.parallelism.tp)
     if megatron_hybrid.is_one(plan.workload.shape):
         yield from megatron_hybrid.loses(plan)
-        yield checks.unchecked(plan, "its log has the parameters of every (tensor, pipeline) rank")
     if _optimizer(plan) == "muon":
         yield Loss("workload.optimizer", "needs Megatron-LM core_v0.18.0 and its package emerging-optimizers")
     if str(ATTENTION_KERNEL.of(plan)).startswith("flash"):

@@ -82,7 +82,7 @@ def values_of_bridge(plan: Plan) -> dict[str, Any]:
             *("e2m1" if plan.precision == "nvfp4" else None, plan.precision != "fp16"),
         ],
         "schedule": [plan_facts.steps(plan), 1e-4, 0.0],
-        "optimizer": ["adam", plan.offload["optimizer"], float(plan.offload["optimizer"])],
+        "optimizer": ["adam", bool(plan.offload["optimizer"]), plan_facts.offloaded_share(plan)],
         "precision": [
             *(plan.precision != "fp16", plan.precision == "fp16", low, recipe),
             *("e2m1" if plan.precision == "nvfp4" else None, False),

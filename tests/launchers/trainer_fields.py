@@ -129,7 +129,7 @@ def of_axolotl(plan: Plan) -> Values:
         **own,
         "model": "/given/model",
         "untrained": kind == "pretrain",
-        "data": ["/given/dataset", "completion"],
+        "data": ["/given/dataset", "completion" if kind == "pretrain" else "chat_template"],
         "sequence": plan.workload.sequence,
         "packed": [True, True, "flash_attention_2"],
         "dtype": WIDE[plan.precision],

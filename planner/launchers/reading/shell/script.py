@@ -26,7 +26,7 @@ _SET_BY_DEFAULT = re.compile(r"\"?\$\{(?P<name>[A-Za-z_]\w*):?=.*\}\"?", re.DOTA
 _PASTED = re.compile(r"\s*(--\w|[^\s=]+\.py\s)")
 """Beginning of a text that is options alone, or a program with them."""
 _DECLARES = {"export", "declare", "local", "readonly", "typeset"}
-_MEANS = re.compile(r"--|-m$|.*\.ya?ml$")
+_MEANS = re.compile(r"--|-m$|.*\.(ya?ml|py)$")
 _INNER = {"bash", "sh", "sbatch", "srun", "qsub"}
 """Commands that run a here-document; of the first two ``-c`` is a script."""
 

@@ -7,7 +7,7 @@
     "cp": 2,
     "dp": 4,
     "ep": 1,
-    "etp": 1,
+    "etp": 4,
     "replicas": 1,
     "shards": 4,
     "zero": 1,

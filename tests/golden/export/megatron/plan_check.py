@@ -7,7 +7,7 @@
     "cp": 1,
     "dp": 1,
     "ep": 1,
-    "etp": 1,
+    "etp": 4,
     "replicas": 1,
     "shards": 1,
     "zero": 1,
