@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import get_args
 
@@ -11,6 +9,7 @@ from planner.api import answers, records
 from planner.api.entry import asks
 from planner.api.wording import in_keywords
 from planner.base.errors import WrongQuestion
+from planner.base.progress import advancing
 from planner.catalog import load
 from planner.models.workload import find_model
 from planner.planning import what_fits
@@ -165,15 +164,9 @@ def fits(
     length = sequence_length(asked.seq)
     if on is not None:
         models, plain = [chosen] if chosen else what_fits.trainable(), replace(asked, seq=length, top=1)
-        with _advancing(progress, "models", len(models)) as advance:
+        with advancing(progress, "models", len(models)) as advance:
             return what_fits.on_accelerators(known, models, on, plain, asked.top, advance)
     assert chosen is not None
     plain = replace(asked, seq=length, top=1)
-    with _advancing(progress, "accelerators", len(what_fits.accelerators(known))) as advance:
+    with advancing(progress, "accelerators", len(what_fits.accelerators(known))) as advance:
         return what_fits.on_catalog(known, chosen, plain, most, advance)
-
-
-def _advancing(
-    progress: Progress | None, what: str, units: int
-) -> AbstractContextManager[Callable[[int], None] | None]:
-    return progress(what, units) if progress else nullcontext()

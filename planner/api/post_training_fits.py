@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import fields, replace
 from typing import Any
 
@@ -12,6 +11,7 @@ from planner.api.entry import asks
 from planner.api.post_training import looked_up, taken_of
 from planner.base import stopping, units
 from planner.base.errors import NoAnswer, WrongQuestion
+from planner.base.progress import advancing
 from planner.catalog import Catalog
 from planner.catalog import cluster as whole_node
 from planner.models.workload import find_model
@@ -80,7 +80,7 @@ def fitted(asked: RLFitQuestion, progress: Progress | None) -> FittingSteps:
     steps: list[FittingStep] = []
     none: list[str] = []
     refused: list[WrongQuestion] = []
-    with progress("accelerators", len(kinds)) if progress else nullcontext() as advance:
+    with advancing(progress, "accelerators", len(kinds)) as advance:
         for kind in kinds:
             try:
                 step = _of_kind(known, kind, asked, options, limit)

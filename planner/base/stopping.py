@@ -10,15 +10,13 @@ from __future__ import annotations
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
 T = TypeVar("T")
 U = TypeVar("U")
-Progress = Callable[[str, float | None], AbstractContextManager[Callable[[int], None]]]
-"""Given what is done and how many units of it, a context that yields ``advance(n)``."""
 Note = Callable[[str], None]
 INTERRUPTED = 130
 """Exit code of what Ctrl-C ended, with an answer or without: 128 + SIGINT."""

@@ -6,7 +6,7 @@ Each function returns its document as JSON types, as ``--json`` prints it.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,13 +15,13 @@ from typing import Any
 from planner import catalog as catalogs
 from planner.base.errors import WrongQuestion
 from planner.base.processes import ALONE, Workers
+from planner.base.progress import Advance, Progress
 from planner.base.resources import data
 from planner.calibration.fit import calibrate as fitting
 from planner.calibration.fit import collectives, counted_runs, evidence, overlay, site_correction
 from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import measure
-from planner.calibration.measuring.measure import Progress
 from planner.calibration.report import validation
 from planner.calibration.runs import other_families, reading
 from planner.catalog import Catalog
@@ -32,7 +32,7 @@ from planner.figures.profiles import overlay as profiles
 
 
 @contextmanager
-def silent(description: str, total: float | None) -> Iterator[Callable[..., None]]:
+def silent(description: str, total: float | None) -> Iterator[Advance]:
     """Shows nothing."""
     yield lambda n=1, note="": None
 

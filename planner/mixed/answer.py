@@ -26,6 +26,7 @@ from planner.planning.document import PoolInUse, Solution
 from planner.question.job_pools import Pools
 from planner.question.request import Request, goodput_over
 from planner.schema import plan as schema
+from planner.schema.plan_machines import nodes_used
 
 
 def plan(prepared: PreparedPools, mixed_plan: MixedPlan, rank: int) -> schema.Plan:
@@ -178,5 +179,4 @@ def nothing(request: Request, pools: Pools, refused: Sequence[str]) -> str:
 
 def beyond_launchers(plan: schema.Plan, less: float) -> schema.BeyondLaunchers:
     """A plan that no launcher starts, and how much `less` of the objective it takes (a fraction)."""
-    uses = tuple(f"{p.count:,} x {p.node}{'@' + p.zone if p.zone else ''}" for p in plan.cluster.pools)
-    return schema.BeyondLaunchers(uses=uses, step_time_s=plan.prediction.step_time_s, less=less)
+    return schema.BeyondLaunchers(uses=nodes_used(plan.cluster), step_time_s=plan.prediction.step_time_s, less=less)

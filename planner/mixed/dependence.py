@@ -9,12 +9,12 @@ first, without a search, whether another value could change the choice (:func:`u
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 from itertools import combinations
 
 from planner.base import stopping
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
+from planner.base.progress import advancing
 from planner.catalog import Catalog
 from planner.cost import money
 from planner.mixed import releases, run, search
@@ -142,7 +142,7 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: Progress 
     if first is None or answered.is_simpler or sum(pool.cluster.accelerators for pool in pools.all) > MANY:
         return answer
     cases = list(supposed(catalog, request, pools, mixed=len(first.plan.cluster.pools) > 1))
-    with progress("other software", len(cases)) if progress else nullcontext() as advance:
+    with advancing(progress, "other software", len(cases)) as advance:
         for case in cases:
             if stopping.asked():
                 break

@@ -4,14 +4,12 @@ and what would help where there is none.
 
 from __future__ import annotations
 
-import platform
-import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 from planner import planning
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
+from planner.base.progress import Clock, advancing
 from planner.base.stopping import STOPPED, asked
 from planner.base.units import format_percent
 from planner.catalog import Catalog
@@ -31,6 +29,7 @@ from planner.question.given import Progress
 from planner.question.job_pools import JobPool, Pools, merged
 from planner.question.request import Request, preemptions, restart
 from planner.schema.plan import Plan, PlanDifference, PlanSet, Reasons, SearchSection
+from planner.schema.plan_machines import nodes_used
 from planner.schema.plan_prediction import called
 
 
@@ -66,7 +65,7 @@ def _binds(best: Plan) -> tuple[str, ...]:
 
 def _where(plan: Plan) -> str:
     """The pools that a plan uses, by node and count."""
-    return " + ".join(f"{p.count:,} x {p.node}{'@' + p.zone if p.zone else ''}" for p in plan.cluster.pools)
+    return " + ".join(nodes_used(plan.cluster))
 
 
 def _apart(pool: JobPool, searched: Sequence[Searched]) -> str:
@@ -156,9 +155,9 @@ def answered(
     if len(pools.all) == 1:
         return Answered(planning.plan(catalog, _on_one(request, pools.all[0], whole=True), progress))
     request = replace(request, weighs_own_runs=False)
-    started, cpu = time.perf_counter(), time.process_time()
+    clock = Clock()
     sets = len(request.batches) * how_many(request, pools.all)
-    with progress("search", len(pools.all) - 1 + sets) if progress else nullcontext() as advance:
+    with advancing(progress, "search", len(pools.all) - 1 + sets) as advance:
         singles = singles or alone(catalog, request, pools.all, advance)
         single, errors = singles
         refused = [f"{name} alone: {str(error).splitlines()[0]}" for name, error in errors]
@@ -204,11 +203,7 @@ def answered(
         differences=differences,
         reasons=reasons(request, plans, left_out, refused, differences or ()),
         front=(),
-        meta={
-            "wall_s": round(time.perf_counter() - started, 3),
-            "cpu_s": round(time.process_time() - cpu, 3),
-            "host": platform.machine(),
-        },
+        meta=clock.meta(),
     )
     free = Answered(plan_set, ranked[0], singles, is_simpler=ranked[0] is not best)
     if starts is None or request.launchable is not None or asked() or starts(best.plan):

@@ -8,7 +8,6 @@ else. What ran out of memory is no plan.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,7 +15,7 @@ from planner import cost
 from planner.axes.table import ATTENTION_KERNEL, GRAPHS, ZERO_SCOPE
 from planner.axes.values import ALONE, EVERYWHERE, nodes_of, over_nodes
 from planner.base.errors import ClusterwrightError
-from planner.base.stopping import Progress
+from planner.base.progress import Progress, advancing
 from planner.catalog import Catalog
 from planner.planning import answer, order
 from planner.planning.answer import MeasuredRuns
@@ -94,7 +93,7 @@ def search(
 def _searched(prepared: Prepared, wanted: int, front: bool, progress: Progress | None) -> SearchResult:
     """The base space searched for so many candidates."""
     posed = problem(prepared, wanted)
-    with progress("search", posed.candidates) if progress else nullcontext() as advance:
+    with advancing(progress, "search", posed.candidates) as advance:
         return Bounded(front=front, stops=True).search(posed, advance)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 import platform
-import time
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from dataclasses import replace
 
 from planner import verify
 from planner.base.errors import ClusterwrightError, NoAnswer, WrongQuestion
+from planner.base.progress import Clock, advancing
 from planner.base.stopping import STOPPED, asked
 from planner.catalog import Catalog
 from planner.planning import answer, comparison, document, infeasible, order, ranked, usual, why_this_plan
@@ -39,8 +38,7 @@ def plan(
         WrongQuestion: the question allows no layout.
         NoAnswer: layouts exist, and none fits into memory or within the limits; the message says what would.
     """
-    started = time.perf_counter()
-    cpu = time.process_time()
+    clock = Clock()
     prepared = prepare(catalog, request)
     most = max(request.top, order.CHOSEN_AMONG)
     ranking = ranked.search(catalog, prepared, runs, top=most, front=True, progress=progress)
@@ -71,11 +69,7 @@ def plan(
         differences=differences,
         reasons=why_this_plan.reasons(prepared, ranking.found, plans, differences or (), ranking.least),
         front=_front(prepared, ranking, [alone.plans[0] for _, alone in each_count], runs),
-        meta={
-            "wall_s": round(time.perf_counter() - started, 3),
-            "cpu_s": round(time.process_time() - cpu, 3),
-            "host": platform.machine(),
-        },
+        meta=clock.meta(),
         question=_question(request) if runs is None and pick is None else None,
         usual=usual.run(catalog, request, plans[0]),
     )
@@ -224,7 +218,7 @@ def _on_each_count(
     if len(counts) == 1:
         return []
     on_each: list[tuple[Prepared, Ranking]] = []
-    with progress("best of each count", len(counts)) if progress else nullcontext() as advance:
+    with advancing(progress, "best of each count", len(counts)) as advance:
         for count in counts:
             if asked():
                 break

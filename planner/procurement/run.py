@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-import platform
 import re
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 from planner.base.errors import NoAnswer
+from planner.base.progress import Clock, Progress, advancing
 from planner.base.typed import part
-from planner.base.units import format_count, format_power, format_usd
+from planner.base.units import format_count, format_power
 from planner.base.version import __version__
 from planner.catalog import Catalog
 from planner.catalog.ages import is_stale
@@ -42,12 +40,12 @@ from planner.procurement.throughput.column import Column, survivals
 from planner.procurement.throughput.job_days import Throughputs
 from planner.procurement.throughput.kept_plans import KeptPlans
 from planner.procurement.throughput.several_pools import Mixtures
+from planner.report.quantities import limited
 from planner.schema import procurement as schema
 from planner.schema.plan import Assumption, Generator
 from planner.verify import Inconsistent
 from planner.verify import procurement as verify
 
-Progress = Callable[[str, float | None], AbstractContextManager[Callable[[int], None]]]
 PRICE_SWING = (0.8, 1.2)
 TOP = 3
 GROWTH = 2.0
@@ -135,7 +133,7 @@ def _budget(asked: Portfolio) -> float:
 def _columns(speeds: Throughputs, jobs: int, reach: Reach, progress: Progress | None) -> list[Column]:
     """The columns within reach, or within as much more as gives every job one."""
     while True:
-        with progress("plans", speeds.wanted(reach)) if progress else nullcontext() as advance:
+        with advancing(progress, "plans", speeds.wanted(reach)) as advance:
             columns = speeds.columns(advance, reach=reach)
         if reach == EVERYTHING or len({c.job for c in columns}) == jobs:
             return columns
@@ -190,10 +188,10 @@ def procure(
         WrongQuestion: a candidate cannot be priced.
         NoAnswer: the limits conflict; the message names the smallest set that does, and what would relax it.
     """
-    started, cpu = time.perf_counter(), time.process_time()
+    clock = Clock()
     posed = pose(catalog, asked, progress, settings=settings)
     instance = posed.instance
-    with _shown(progress, "integer programs"):
+    with advancing(progress, "integer programs"):
         solutions = ranked(instance, posed.lean, asked.objective, depth.top, settings)
     if not solutions:
         message = conflict_message(asked, _conflict(catalog, posed, settings, progress))
@@ -201,7 +199,7 @@ def procure(
     alternatives = tuple(
         document.alternative(instance, posed.speeds, solution, rank) for rank, solution in enumerate(solutions, 1)
     )
-    with _shown(progress, "marginal values and sensitivities"):
+    with advancing(progress, "marginal values and sensitivities"):
         first = solutions[0]
         watch = settings.watch
         marginal = partial(shadow_prices.marginal_values, posed.lean, first, settings)
@@ -247,22 +245,13 @@ def procure(
         ),
         asked=asked.stated
         and replace(asked.stated, top=depth.top, marginal=depth.marginal, sensitivity=depth.sensitivity),
-        meta={
-            "wall_s": round(time.perf_counter() - started, 3),
-            "cpu_s": round(time.process_time() - cpu, 3),
-            "host": platform.machine(),
-        },
+        meta=clock.meta(),
     )
     try:
         verify.check(result)
     except Inconsistent as error:
         raise AssertionError(f"the answer does not hold: {error}") from error
     return result
-
-
-def _shown(progress: Progress | None, what: str) -> AbstractContextManager[object]:
-    """Shows work of which nobody knows how long it takes."""
-    return progress(what, None) if progress else nullcontext()
 
 
 def _binding(best: schema.Alternative, gains: Sequence[schema.MarginalValue]) -> tuple[str, ...]:
@@ -547,10 +536,6 @@ def _enough(name: str, value: float, currency: schema.Currency) -> float:
 def _format_limit(name: str, value: float | None, currency: schema.Currency) -> str:
     if value is None:
         return ""
-    kind = name.partition(":")[0]
-    if kind in ("budget", "capital", "monthly"):
-        text = format_usd(value / currency.usd)
-        return text if currency.code == "USD" else text.replace("$", f"{currency.code} ")
-    if kind in ("deadline", "horizon"):
+    if name.startswith(("deadline", "horizon")):
         return f"{value:,.1f} d".replace(".0 d", " d")
-    return format_power(value) if kind == "power" else f"{value:,.0f} kg" if kind == "carbon" else f"{value:,.0f}"
+    return limited(name, value, currency.format)

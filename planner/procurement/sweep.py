@@ -8,6 +8,7 @@ from typing import Any
 
 from planner.base import units
 from planner.base.errors import WrongQuestion
+from planner.base.progress import Progress
 from planner.catalog import Catalog
 from planner.procurement import run
 from planner.procurement.answer import document
@@ -30,7 +31,7 @@ def swept(
     text: str,
     *,
     settings: Settings = USUAL,
-    progress: run.Progress | None = None,
+    progress: Progress | None = None,
 ) -> dict[str, Any]:
     """The best answer at each of several values of a limit, geometrically spaced, and which of them are on the front;
     each verified as an answer of its own.

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from planner.base.stopping import Progress as Progress
+from planner.base.progress import Progress as Progress
 from planner.catalog.cluster import pools_of
 from planner.schema.hardware import Cluster, Node
 from planner.schema.images import ImagePlan

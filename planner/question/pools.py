@@ -13,6 +13,7 @@ from planner.catalog import Catalog, cluster, cluster_from_file
 from planner.question.given import InZone, Named, listed
 from planner.question.job_pools import JobPool, LinkBetween, Pools, part_of
 from planner.schema.hardware import Cluster, Node, Price
+from planner.schema.plan_machines import in_zone, numbered
 
 
 def zoned(given: Named) -> tuple[str | Path | Cluster, str]:
@@ -44,10 +45,7 @@ def own_clusters(given: Named | Sequence[Named], known: Catalog) -> list[Cluster
 
 def names(clusters: Sequence[tuple[Cluster, str]]) -> tuple[str, ...]:
     """What pools are called: their node, with the zone if they have one; numbered where that is still the same."""
-    plain = [f"{c.node.id}{'@' + zone if zone else ''}" for c, zone in clusters]
-    return tuple(
-        name if plain.count(name) == 1 else f"{name}#{plain[: i + 1].count(name)}" for i, name in enumerate(plain)
-    )
+    return numbered([in_zone(c.node.id, zone) for c, zone in clusters])
 
 
 def renamed(known: Sequence[JobPool]) -> tuple[JobPool, ...]:

@@ -5,6 +5,7 @@ All of them are records of a plan's document.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal, get_args
 
 from pydantic import Field
@@ -137,10 +138,24 @@ class ClusterSection(Record):
 
 def pool_names(cluster: ClusterSection) -> tuple[str, ...]:
     """Names of a plan's pools: their node, with its zone, numbered where that is still the same."""
-    plain = [f"{pool.node}{'@' + pool.zone if pool.zone else ''}" for pool in cluster.pools]
+    return numbered([in_zone(pool.node, pool.zone) for pool in cluster.pools])
+
+
+def in_zone(node: str, zone: str | None) -> str:
+    """A node's id with the zone that it stands in, if it is known: ``dgx-v100:8@zone-b`` asks for such."""
+    return f"{node}@{zone}" if zone else node
+
+
+def numbered(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, those that several have with a number: ``dgx-h100#1``, ``dgx-h100#2``."""
     return tuple(
-        name if plain.count(name) == 1 else f"{name}#{plain[: at + 1].count(name)}" for at, name in enumerate(plain)
+        name if names.count(name) == 1 else f"{name}#{names[: at + 1].count(name)}" for at, name in enumerate(names)
     )
+
+
+def nodes_used(cluster: ClusterSection) -> tuple[str, ...]:
+    """Nodes of each pool, as people read them: ``4 x dgx-h100@zone-a``."""
+    return tuple(f"{pool.count:,} x {in_zone(pool.node, pool.zone)}" for pool in cluster.pools)
 
 
 def node_counts(cluster: ClusterSection) -> tuple[tuple[str, int], ...]:

@@ -36,6 +36,11 @@ class Currency(Record):
     date: str = ""
     source: str = ""
 
+    def format(self, usd: float) -> str:
+        """An amount of US dollars in this currency, as people read it."""
+        text = format_usd(usd / self.usd)
+        return text if self.code == "USD" else text.replace("$", f"{self.code} ")
+
 
 class Owning(Record):
     """Costs of ownership in addition to the price of the machines."""

@@ -9,7 +9,6 @@ without those that need host memory, then with all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -18,7 +17,8 @@ from numpy.typing import NDArray
 from planner.axes import AXES
 from planner.axes.options import DIMENSIONS
 from planner.axes.table import ACTIVATION_OFFLOAD, ATTENTION_KERNEL, DISPATCHER, ZERO_SCOPE
-from planner.base.stopping import Progress, asked, note_of
+from planner.base.progress import Progress, advancing
+from planner.base.stopping import asked, note_of
 from planner.cost import pipeline, stage_memory
 from planner.cost.evaluate import StepPasses
 from planner.cost.figures import Array
@@ -119,7 +119,7 @@ def search(
         left = np.inf
         if problem is not None:
             every = LeveredSearch(problem, [ACTIVATION_OFFLOAD.read(name) for name in moves], rival, priced)
-            with progress(f"levers ({wave})", problem.candidates) if progress else nullcontext() as advance:
+            with advancing(progress, f"levers ({wave})", problem.candidates) as advance:
                 if best and (note := note_of(advance)):
                     note(incumbent(best.time, best.value, float(np.min(waiting.value))))
                 left = every.search(BUDGET * (FIRST if wave != "host" else 1.0) - entries, advance)

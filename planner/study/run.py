@@ -8,14 +8,15 @@ import os
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from planner.base import processes, units
 from planner.base.errors import WrongQuestion
+from planner.base.progress import Advance, Clock, Progress, advancing
 from planner.base.secrets import shown
 from planner.catalog import Catalog
 from planner.planning import document
@@ -43,8 +44,6 @@ WORTH_S = 2.0
 """CPU seconds that a process of this machine must have to do: it takes up to one to begin."""
 POLL_S = 0.2
 Way = Literal["enumerated", "bounded", "trials"]
-Advance = Callable[..., None]
-Progress = Callable[[str, float | None], AbstractContextManager[Advance]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +111,7 @@ def design(catalog: Catalog, study: Study, how: How, progress: Progress | None =
         WrongQuestion: the storage holds another study, or a shard that cannot be.
         NoAnswer: no point trains every workload within the constraints.
     """
-    started, cpu = time.perf_counter(), time.process_time()
+    clock = Clock()
     _carried(study, how)
     evaluator = Evaluator(catalog, study)
     wanted = how.trials or study.trials
@@ -125,9 +124,9 @@ def design(catalog: Catalog, study: Study, how: How, progress: Progress | None =
         trials, method = _searched(catalog, evaluator, wanted, how, progress)
         method = _judged(evaluator, how, trials, method, progress)
     meta = {"wall_s": 0.0, "cpu_s": 0.0, "searches": evaluator.searches, "workers": how.workers}
-    with progress("what matters", None) if progress else nullcontext():
+    with advancing(progress, "what matters"):
         result = answer.result(catalog, evaluator, trials, method, meta, explained=how.explained)
-    meta |= {"wall_s": round(time.perf_counter() - started, 3), "cpu_s": round(time.process_time() - cpu, 3)}
+    meta |= clock.seconds()
     result.meta.update(meta)
     return result
 
@@ -159,7 +158,7 @@ def _bounded(
 ) -> tuple[list[Trial], answer.SearchMethod]:
     """The optimum, where boxes prove it in time; else the best of the points that they met and of trials."""
     study = evaluator.study
-    with progress("design", study.size) if progress else nullcontext() as advance:
+    with advancing(progress, "design", study.size) as advance:
         proof = boxes.search(evaluator, _affordable(evaluator, how), advance)
     if not proof.points:  # what is in the way is said of the fastest points
         corners = evaluator.many(boxes.corners(study))
@@ -192,7 +191,7 @@ def _judged(
     if not (boxes.able(study) and len(study.objectives) == 1 and feasible and how.time_s):
         return replace(method, enumeration_s=evaluator.seconds(CHUNK) * study.size)
     best = float(answer.costs(study.objectives, feasible)[:, 0].min())
-    with progress("bounds", study.size) if progress else nullcontext() as advance:
+    with advancing(progress, "bounds", study.size) as advance:
         proof = boxes.search(evaluator, _affordable(evaluator, how), advance, best)
     return proven(evaluator, replace(method, exact=proof.complete and proof.best >= best), proof)
 
@@ -242,7 +241,7 @@ def _enumerated(evaluator: Evaluator, how: How, progress: Progress | None) -> tu
     known: Stored = {} if journal is None else {n: journal.kept[n] for n in numbers if n in journal.kept}
     trials = {n: _trial(study, n, kept) for n, kept in known.items()}
     best = _least(study, trials.values())
-    with progress("design", len(numbers)) if progress else nullcontext() as advance:
+    with advancing(progress, "design", len(numbers)) as advance:
         if advance and trials:
             advance(len(trials), _so_far(best))
         for fresh in _chunks(evaluator, [n for n in numbers if n not in known], how):
@@ -326,7 +325,7 @@ def _searched(
     if how.resume:
         optuna_trials.release(stored)
     done = optuna_trials.counted(stored)
-    with progress("design", wanted) if progress else nullcontext() as advance:
+    with advancing(progress, "design", wanted) as advance:
         tell: Advance = advance or (lambda n=1, note="": None)
         tell(done, "")
         if how.workers > 1:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from planner.base.errors import WrongQuestion
+from planner.base.progress import Advance, Progress
 from planner.base.writing import make_folder
 from planner.calibration.fit.overlay import write_overlay
 from planner.calibration.measuring.fitting import FitReport, fit_kernels
@@ -40,21 +40,6 @@ from planner.schema.efficiency import AcceleratorEfficiency
 from planner.schema.hardware import Accelerator
 
 JOURNAL = "kernels.csv"
-
-
-class OnMeasured(Protocol):
-    """Counts `n` more units as done; `note` is shown behind the bar."""
-
-    def __call__(self, n: float = 1, note: str = "") -> None:
-        """Count."""
-
-
-class Progress(Protocol):
-    """A progress bar: :func:`planner.commands.screen.render.progress`, or nothing."""
-
-    def __call__(self, description: str, total: float | None) -> AbstractContextManager[OnMeasured]:
-        """Show a bar for `total` units of work."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +160,7 @@ def measure(
 
 
 def _timed(
-    missing: Sequence[Kernel], timer: Any, device: str, keep: Callable[[Kernel, float], None], advance: OnMeasured
+    missing: Sequence[Kernel], timer: Any, device: str, keep: Callable[[Kernel, float], None], advance: Advance
 ) -> list[str]:
     """Times kernels one by one, collectives a group size at a time; returns what did not run."""
     refused: list[str] = []

@@ -13,13 +13,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 from planner.base.errors import WrongQuestion, meant
+from planner.base.progress import Advance, Progress
 from planner.comm.tables.measured_times import CollectiveMethod, TableJournal, TableRow, TimesTable
 
 BACKENDS = ("gloo", "mpi", "nccl")
@@ -28,8 +29,6 @@ MPI_NAMES = ("mpich", "openmpi", "mpi")
 MOST_RANKS = 256
 GIVE_UP = 600.0
 """Seconds that a job may take to end once its output has."""
-
-Progress = Callable[[str, float | None], AbstractContextManager[Callable[..., None]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +87,7 @@ def _there(asked: MeasureOptions) -> None:
         raise WrongQuestion("--backends nccl: no NVIDIA GPU on this machine; measure with --backends gloo,mpi")
 
 
-def _job(asked: MeasureOptions, ranks: int, journal: TableJournal, advance: Callable[..., None]) -> None:
+def _job(asked: MeasureOptions, ranks: int, journal: TableJournal, advance: Advance) -> None:
     mine = [row for row in journal.rows if row.ranks == ranks]
     done = [(row.candidate.backend, row.op, row.bytes, row.round) for row in mine]
     # Which library MPI is, only the ranks know: a job of what is whole for one library may still lack another's.

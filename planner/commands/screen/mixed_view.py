@@ -9,6 +9,7 @@ from planner.commands.screen import render
 from planner.report import recommendation
 from planner.report.quantities import days, seconds, took
 from planner.schema.plan import BeyondLaunchers, Group, Plan, PlanSet
+from planner.schema.plan_machines import nodes_used
 
 
 def pools(plan: Plan) -> None:
@@ -40,7 +41,7 @@ def ranking(plans: Sequence[Plan], gain: str, against: Mapping[int, str]) -> Non
     rows, first = [], plans[0]
     for p in plans:
         money, found = p.money, p.prediction
-        used = " + ".join(f"{q.count:,} x {q.node}{'@' + q.zone if q.zone else ''}" for q in p.cluster.pools)
+        used = " + ".join(nodes_used(p.cluster))
         memory = f"{100 * found.memory.total_bytes / found.memory.capacity_bytes:.0f} %"
         step = seconds(found.step_time_s, first.prediction.step_time_s)
         cost = "-" if money.usd_total is None else format_usd(money.usd_total)

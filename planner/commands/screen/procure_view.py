@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from planner.base.units import format_count, format_many, format_percent, format_power, format_seconds, format_usd
+from planner.base.units import format_count, format_many, format_percent, format_power, format_seconds
 from planner.commands.screen import render
 from planner.commands.screen.hand_over import assumed, hand_over
 from planner.report import key_figures, offer_evidence, quantities, recommendation
@@ -54,18 +54,9 @@ def progress(watch: Watch) -> Progress:
     return shown
 
 
-def money(found: Procurement) -> Money:
-    """Amounts in the question's currency."""
-    return _in(found.question.currency.code, found.question.currency.usd)
-
-
-def _in(code: str, usd: float) -> Money:
-    return format_usd if code == "USD" else lambda amount: format_usd(amount / usd).replace("$", f"{code} ")
-
-
 def show(found: Procurement, rank: int = 1, *, verbose: bool = False) -> None:
     """The whole report, with the work and the bill of one alternative."""
-    as_money = money(found)
+    as_money = found.question.currency.format
     _headline(found, as_money)
     render.text()
     _alternatives(found, as_money)
@@ -465,7 +456,9 @@ def deliver_sweep(found: dict[str, Any], *, as_json: bool, output: Path | None) 
     if as_json:
         render.report(found)
         return
-    as_money = _in(found["currency"]["code"], found["currency"]["usd"])
+    from planner.schema.procurement import Currency
+
+    as_money = Currency(code=found["currency"]["code"], usd=found["currency"]["usd"]).format
     limited: dict[str, Money] = {"USD": as_money, "W": format_power, "": lambda x: f"{x:,.4g}"}
     rows = [
         [

@@ -7,23 +7,13 @@ from pathlib import Path
 from planner.base.units import format_bytes, format_count, format_many, format_seconds
 from planner.commands.screen import hand_over, render
 from planner.report import measured_step
-from planner.report.post_training import proof
+from planner.report.post_training import MOVED, NAMES, TRAINED, proof
 from planner.report.rl_evidence import evidence, in_short
 from planner.schema.measured_step import MeasuredStep
 from planner.schema.rl import PLACED, RLPlan, RLPlanSet, RolloutSide, TrainerSide
 
 WIDTH = 48
 """Characters of a timeline."""
-PHASES = (
-    ("generation", "generation_s"),
-    ("log-probabilities", "log_probabilities_s"),
-    ("reference", "reference_s"),
-    ("critic", "critic_s"),
-    ("reward", "reward_s"),
-    ("update", "update_s"),
-    ("weights", "sync_s"),
-    ("other", "other_s"),
-)
 
 
 def deliver(answer: RLPlanSet, *, as_json: bool, output: Path | None, verbose: bool) -> None:
@@ -146,7 +136,8 @@ def _rollout(side: RolloutSide) -> str:
 
 
 def _phases(plan: RLPlan) -> str:
-    seconds = {name: getattr(plan.phases, key) for name, key in PHASES if getattr(plan.phases, key)}
+    phases = ("generation_s", *TRAINED, *MOVED)
+    seconds = {NAMES[phase]: took for phase in phases if (took := getattr(plan.phases, phase))}
     by = {"weights": f" by {plan.weights.replace('-', ' ')}"} if plan.weights else {}
     parts = [f"{name} {format_seconds(took)}{by.get(name, '')}" for name, took in seconds.items()]
     hidden = f"; {format_seconds(plan.phases.hidden_s)} of them overlap" if plan.phases.hidden_s > 0.005 else ""
@@ -188,8 +179,8 @@ def _in_detail(best: RLPlan) -> None:
 def _timeline(plan: RLPlan) -> None:
     """A step by role: g generation, t training, w weights, o other, . waiting."""
     phases = plan.phases
-    train = phases.log_probabilities_s + phases.reference_s + phases.critic_s + phases.reward_s + phases.update_s
-    moved = phases.sync_s + phases.other_s
+    train = sum(getattr(phases, phase) for phase in TRAINED)
+    moved = sum(getattr(phases, phase) for phase in MOVED)
     scale = WIDTH / plan.step_s
 
     def bar(*parts: tuple[str, float]) -> str:
