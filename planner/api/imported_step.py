@@ -82,9 +82,6 @@ def imported(
 def _lengths(step: StatedStep, given: Mapping[str, Any], assumed: list[str]) -> dict[str, Any]:
     """Mean lengths, which no trainer is told; where neither is given, together a multiple of :data:`ROUND` tokens, so
     that what is packed is whole over ranks that share a sequence.
-
-    Raises:
-        WrongQuestion: prompts that are longer than the configuration takes.
     """
     response = given.get("response")
     prompt = given.get("prompt_length")
@@ -118,11 +115,7 @@ def _other(path: Any, role: str, policy: str, assumed: list[str]) -> str:
 
 
 def _micro(step: StatedStep, question: RLEstimateQuestion, name: str, assumed: list[str]) -> int:
-    """Packed sequences of a micro-batch: as many as its tokens hold, of those numbers that divide a rank's.
-
-    Raises:
-        WrongQuestion: degrees that are more than the accelerators.
-    """
+    """Packed sequences of a micro-batch: as many as its tokens hold, of those numbers that divide a rank's."""
     work = problem.work(find_model(name), question.task, question)
     count, tokens = training.packed(work.demand, work.updates, step.train)
     wide = 1
@@ -139,11 +132,7 @@ def _micro(step: StatedStep, question: RLEstimateQuestion, name: str, assumed: l
 
 
 def _on_all(step: StatedStep, answer: RLPlanSet, clusters: Sequence[Named]) -> None:
-    """Refuses a cluster of another size than the configuration's.
-
-    Raises:
-        WrongQuestion: it is.
-    """
+    """Refuses a cluster of another size than the configuration's."""
     has = answer.plans[0].trainer.accelerators
     if has != step.train:
         raise WrongQuestion(

@@ -109,11 +109,7 @@ def fitted(asked: RLFitQuestion, progress: Progress | None) -> FittingSteps:
 
 
 def _seconds(text: float | str | None) -> float | None:
-    """A wanted step time.
-
-    Raises:
-        WrongQuestion: no time, or none above zero.
-    """
+    """A wanted step time."""
     try:
         seconds = text if text is None or isinstance(text, int | float) else units.parse(text, "time")
     except units.UnitError as error:

@@ -218,11 +218,7 @@ def _asked_again(found: PlanSet, asked: AskedPlans, where: str, inputs: RecheckI
 
 
 def _clusters(names: Sequence[str], where: str, own: Sequence[Cluster]) -> list[Named]:
-    """The clusters of a question: those of the user's own files by their names, the others of the catalog.
-
-    Raises:
-        WrongQuestion: a document names a file to read, or the user a cluster that was not asked about.
-    """
+    """The clusters of a question: those of the user's own files by their names, the others of the catalog."""
     files = {each.name or each.node.id: each for each in own}
     if strange := files.keys() - {name if name in files else _apart(name)[0] for name in names}:
         raise WrongQuestion(f"{where}: it was not asked about the cluster {min(strange)!r} of --cluster")

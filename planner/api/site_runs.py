@@ -185,9 +185,6 @@ class SiteJournal:
             row: Its cells.
             where: What is asked, for the message.
             stated: Columns that may not make the run impossible.
-
-        Raises:
-            WrongQuestion: a column is missing, or no such run can be.
         """
         if absent := cells.missing(row, log_rows.NEEDED):
             raise WrongQuestion(f"{where}: does not say {', '.join(absent)}; nothing was written")
@@ -205,11 +202,7 @@ class SiteJournal:
 
 
 def _place(rows: Sequence[Row], run: str) -> int:
-    """The place of the run of an id, or of what one id alone ends with.
-
-    Raises:
-        WrongQuestion: no run has it, or several do.
-    """
+    """The place of the run of an id, or of what one id alone ends with."""
     ids = [row["id"] for row in rows]
     places = [place for place, known in enumerate(ids) if known == run]
     places = places or [place for place, known in enumerate(ids) if run and known.endswith(run)]

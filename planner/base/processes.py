@@ -234,9 +234,6 @@ def _dask(engine: str) -> Iterator[Client]:
 def _protocol(engine: str, is_certified: bool) -> str:
     """What a scheduler is spoken to by: TLS, but for this machine's own where no certificate is at hand, and where that
     is asked for.
-
-    Raises:
-        WrongQuestion: it is on another machine, and Dask's configuration names no certificates.
     """
     scheme, _, address = engine.partition("://")
     is_here = address.rpartition(":")[0] in LOOPBACK

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from planner import cost
 from planner.axes import LAYOUT_AXES, OPTION_AXES
-from planner.axes.options import OptionValues, option_values
+from planner.axes.options import option_values
 from planner.axes.values import FULL, NO_RECOMPUTE, SELECTIVE
 from planner.base.errors import WrongQuestion
 from planner.catalog import Catalog, cluster
@@ -106,8 +106,9 @@ def grid_of(plan: Plan, catalog: Catalog, where: str, clusters: Sequence[Cluster
         WrongQuestion: see :func:`listed`.
     """
     place = place_of(plan, catalog, where, clusters)
-    options = _options(plan)
-    grid = single_grid(_figures(plan, catalog, place, _workload(plan)), _layout(plan), options)
+    layout = {axis.name: int(axis.of(plan)) for axis in LAYOUT_AXES}
+    options = option_values(**{axis.name: axis.value(axis.of(plan)) for axis in OPTION_AXES})
+    grid = single_grid(_figures(plan, catalog, place, _workload(plan)), layout, options)
     near = plan.prediction.own_runs
     if near is None:
         return grid
@@ -161,15 +162,6 @@ def place_of(plan: Plan, catalog: Catalog, where: str = "plan", files: Sequence[
         if mine != theirs:
             raise WrongQuestion(f"{where}: its {kind} is {mine!r}, and --cluster {given.name} has {theirs!r}")
     return replace(given, count=pool.count)
-
-
-def _layout(plan: Plan) -> dict[str, int]:
-    return {axis.name: int(axis.of(plan)) for axis in LAYOUT_AXES}
-
-
-def _options(plan: Plan) -> OptionValues:
-    """What the plan states on every option axis, as the search has it."""
-    return option_values(**{axis.name: axis.value(axis.of(plan)) for axis in OPTION_AXES})
 
 
 def _workload(plan: Plan) -> Workload:

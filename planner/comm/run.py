@@ -181,11 +181,7 @@ def _measured_across(
 
 
 def _pool_tables(plan: Plan, known: KnownPlan, files: Sequence[str]) -> tuple[PoolTables, list[Path]]:
-    """The tables that were named.
-
-    Raises:
-        WrongQuestion: a pool that there is not, two tables for the same, or none for some.
-    """
+    """The tables that were named."""
     names = pool_names(plan.cluster)
     held = {}
     paths = []

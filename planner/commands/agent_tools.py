@@ -318,11 +318,7 @@ class AgentTools:
         return {"saved": name}
 
     def _file(self, name: str) -> Path:
-        """A file or a folder below the server's own.
-
-        Raises:
-            WrongQuestion: it lies elsewhere, by its name or by a link.
-        """
+        """A file or a folder below the server's own."""
         path = self.folder / name
         if (
             not name.strip()

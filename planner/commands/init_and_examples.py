@@ -126,11 +126,7 @@ def _about(path: Path) -> str:
 
 
 def _example(name: str, there: dict[str, Path]) -> Path:
-    """The example of that name, with or without its folder and ending.
-
-    Raises:
-        WrongQuestion: there is none.
-    """
+    """The example of that name, with or without its folder and ending."""
     for full, path in there.items():
         if name in (full, path.name, path.stem):
             return path

@@ -91,11 +91,7 @@ def _steps(lesson: RLLesson, *, as_json: bool) -> None:
 
 
 def _preview(question: LearnQuestion, *, as_json: bool) -> None:
-    """Shows what would be learned.
-
-    Raises:
-        NoAnswer: no run could be read.
-    """
+    """Shows what would be learned."""
     from planner.api import learning
     from planner.base.errors import NoAnswer
     from planner.commands.screen import render

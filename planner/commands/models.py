@@ -161,16 +161,17 @@ def layers(entry: str, micro: int | None, output: Path | None, force: bool, as_j
         _simulated(Path(entry), as_json)
         return
     known = catalog.load()
-    found = by_layer.layered(known, entry, by_layer.LayerOptions(micro=micro or 0, **asked))
+    cut = by_layer.LayerOptions(micro=micro or 0, **asked)
+    found = by_layer.layered(known, entry, cut)
     if output is not None:
         from planner.base import writing
         from planner.launchers import astra_sim
 
         writing.write(output, astra_sim.written(astra_sim.of_layers(found)), replace=force)
     if as_json:
-        render.json(view.document(found, by_layer.LayerOptions(micro=micro or 0, **asked)))
+        render.json(view.document(found, cut))
         return
-    for line in view.heading(found, by_layer.LayerOptions(micro=micro or 0, **asked)):
+    for line in view.heading(found, cut):
         render.text(line)
     render.text()
     render.table(view.HEADERS, view.rows(found), align=view.ALIGN, priority=view.PRIORITY)

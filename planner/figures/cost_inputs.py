@@ -479,10 +479,6 @@ def _nics(cluster: Cluster) -> float:
 def _dimensions(cluster: Cluster, reached: AcceleratorEfficiency) -> Dimensions | None:
     """A network's dimensions; software reaches of those that stay inside a node what it does of scale-up links, of the
     others what it does of NICs.
-
-    Raises:
-        WrongQuestion: a dimension is missing below another, lacks its size, or they have not as many places as there
-            are accelerators.
     """
     fabric = cluster.fabric
     per_node = cluster.node.accelerators

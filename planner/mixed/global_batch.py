@@ -72,7 +72,8 @@ def by_goodput(plans_of: Callable[[int, float], PlanSet], wanted: Request, noise
     )
     best = next(plan for batch, plan in answers if batch == entries[0][1])
     searches = [plan.search for _, plan in answers]
-    reasons = replace(best.reasons, why_not=(*_others(entries), *(f"batch {b:,}: {_line(e)}" for b, e in errors)))
+    refused = [f"batch {batch:,}: {str(error).splitlines()[0]}" for batch, error in errors]
+    reasons = replace(best.reasons, why_not=(*_others(entries), *refused))
     made = replace(
         best,
         plans=plans,
@@ -104,7 +105,3 @@ def _others(entries: Sequence[tuple[float, int, Plan]]) -> list[str]:
             f"({format_percent(faster)} more tokens a second)"
         )
     return lines
-
-
-def _line(error: ClusterwrightError) -> str:
-    return str(error).splitlines()[0]

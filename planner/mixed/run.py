@@ -43,7 +43,7 @@ def reasons(request: Request, plans: Sequence[Plan], left_out: Sequence[str], re
         interval = comparison.scaled(difference, value_of(request, other) / value_of(request, best))
         change = comparison.in_words(interval, *words.get(request.objective, ("dearer", "cheaper")))
         unlike = f" (in {other.precision}, #1 in {best.precision})" if other.precision != best.precision else ""
-        why_not.append(f"#{other.rank} {_where(other)}: {change}{unlike}")
+        why_not.append(f"#{other.rank} {' + '.join(nodes_used(other.cluster))}: {change}{unlike}")
     return Reasons(binds=_binds(best), gains={}, why_not=(*why_not, *refused))
 
 
@@ -61,11 +61,6 @@ def _binds(best: Plan) -> tuple[str, ...]:
     left = f"{format_percent(free)} free" if free >= 0.0 else f"{format_percent(-free)} too little"
     scarce = f"memory of stage {memory.stage + 1} ({left})"
     return (scarce, *largest) if free < 0.05 else largest
-
-
-def _where(plan: Plan) -> str:
-    """The pools that a plan uses, by node and count."""
-    return " + ".join(nodes_used(plan.cluster))
 
 
 def _apart(pool: JobPool, searched: Sequence[Searched]) -> str:

@@ -210,11 +210,7 @@ def lesson(folder: Path, name: str, run: PlanRun, *, accept: bool, write: bool) 
 
 
 def _of_this_plan(answer: RLPlanSet, taken: PhaseSeconds) -> None:
-    """Refuses a log of other lengths or another batch than the plan's, or of too few steps.
-
-    Raises:
-        WrongQuestion: it is.
-    """
+    """Refuses a log of other lengths or another batch than the plan's, or of too few steps."""
     mean = answer.work.response_mean
     if taken.mean_tokens and not mean * (1 - LENGTHS) <= taken.mean_tokens <= mean * (1 + LENGTHS):
         raise WrongQuestion(

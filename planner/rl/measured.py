@@ -137,11 +137,7 @@ def rows(path: Path) -> list[Row] | None:
 
 
 def _checked(line: CsvRow, first: dict[str, str]) -> None:
-    """Refuses a row with a number that is none, without its time, or whose id was in `first`, which it enters.
-
-    Raises:
-        WrongQuestion: it is so.
-    """
+    """Refuses a row with a number that is none, without its time, or whose id was in `first`, which it enters."""
     for name in (*NUMBERS, *DEGREES):
         line.number(name, whole=name in DEGREES)
     if not line.number("step_s"):

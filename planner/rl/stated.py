@@ -45,11 +45,7 @@ def training(asked: PostTraining) -> Training:
 
 
 def _split(asked: PostTraining) -> tuple[int, int]:
-    """Accelerators that train and that roll out; colocated all of them do both.
-
-    Raises:
-        WrongQuestion: they are not said, or not there.
-    """
+    """Accelerators that train and that roll out; colocated all of them do both."""
     (placement,) = asked.tried
     several = len(asked.machines) > 1
     sizes = [machine.accelerators for machine in asked.machines]

@@ -303,11 +303,7 @@ def _spelt(shares: Mapping[str, float]) -> str:
 
 
 def _shares(text: object, kinds: tuple[str, ...], axis: str) -> dict[str, float]:
-    """The share of every kind, from the text that :func:`_spelt` wrote.
-
-    Raises:
-        ValueError: the text has another form, another kind or a share that is not in (0, 1].
-    """
+    """The share of every kind, from the text that :func:`_spelt` wrote."""
     shares = dict.fromkeys(kinds, 0.0)
     for part in [] if text == ALONE else str(text).split("+"):
         kind, colon, share = part.partition(":")

@@ -190,11 +190,7 @@ def findings(path: Path, run: LoggedRun, known: Known) -> list[RunFinding]:
 
 
 def _measured(path: Path, finding: RunFinding, site: str, plans: Sequence[Plan]) -> Measured:
-    """The row of a finding.
-
-    Raises:
-        WrongQuestion: a column is missing.
-    """
+    """The row of a finding."""
     if finding.absent:
         absent = ", ".join(finding.absent)
         raise WrongQuestion(f"{path}: logs a rate, and does not say {absent} {_remedy(finding.absent)}")
@@ -231,11 +227,7 @@ def _remedy(absent: Sequence[str]) -> str:
 
 
 def _completed(row: Mapping[str, str], site: str, where: str, plans: Sequence[Plan]) -> dict[str, str]:
-    """The row with all that every row of a site says.
-
-    Raises:
-        WrongQuestion: something is missing without which nobody knows what was measured, or no column states it.
-    """
+    """The row with all that every row of a site says."""
     full = {"grade": "A", "task": "pretrain", **row, "source": site, "lab": site, "date": date.today().isoformat()}
     if full["task"].startswith("--"):
         compared = beside_plan(plans[0], number(row, "step_time_s")) if len(plans) == 1 else ""

@@ -125,14 +125,10 @@ def _what(question: Question) -> str:
 # ---- layouts ---------------------------------------------------------------------------------------------------------
 
 
-def _rules(question: Question) -> list[Rule]:
-    """The rules in force, the one that is easiest to mend first."""
-    return sorted(question.rules(), key=lambda rule: rule.name != "batch_divides")
-
-
 def _at_fault(question: Question) -> Rule | None:
     """The first rule without which there are layouts; None where there are none without all of them."""
-    rules = _rules(question)
+    # The one that is easiest to mend first.
+    rules = sorted(question.rules(), key=lambda rule: rule.name != "batch_divides")
     if not _stands_without(question, *rules):
         return None
     return next((rule for rule in rules if _stands_without(question, rule)), None)

@@ -132,11 +132,7 @@ def design(catalog: Catalog, study: Study, how: How, progress: Progress | None =
 
 
 def _carried(study: Study, how: How) -> None:
-    """Holds a study to what a cluster's workers can evaluate: points, of models that they find.
-
-    Raises:
-        WrongQuestion: trials are asked for, or a model is a file that is named from this folder.
-    """
+    """Holds a study to what a cluster's workers can evaluate: points, of models that they find."""
     if how.engine is None:
         return
     if how.trials is not None and how.trials < study.size:

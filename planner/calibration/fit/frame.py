@@ -97,7 +97,7 @@ class Frame:
         layouts = [_layout(variant) for _, variant in pairs]
         self._layout = stacked(layouts)
         self._options = stacked([as_figures(v.options) for _, v in pairs])
-        used = [self._profile(profiles, run, variant) for run, variant in self._each()]
+        used = [self._profile(profiles, self.runs[i], variant) for i, variant in pairs]
         self.profiled = np.unique(self.owner[[entry is not None for entry in used]])
         self._by_kind = kinds_of(self.runs, self.profiled, catalog) if by_kind else {}
         self._times = stacked([_times(entry, v) for entry, (_, v) in zip(used, pairs, strict=True)])
@@ -124,9 +124,6 @@ class Frame:
             self._layout,
         )
         """Where every reading stands, columns of shape (readings,)."""
-
-    def _each(self) -> list[tuple[Run, RunVariant]]:
-        return [(self.runs[i], variant) for i, variant in self._pairs]
 
     def _profile(self, profiles: Sequence[Profile], run: Run, variant: RunVariant) -> Profile | None:
         if not profiles or run.workload is None or run.cluster is None:

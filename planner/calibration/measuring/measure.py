@@ -211,15 +211,11 @@ def rows_of(table: MeasurementTable, part: Accelerator, known: Iterable[str] = (
     return [row for row in mine if row.kernel.dtype in ELEMENT and matrix_formats.can_train_in(part, row.kernel.dtype)]
 
 
-def _prior(catalog: Catalog, part: Accelerator) -> AcceleratorEfficiency:
-    return Efficiencies.of(catalog).accelerator(part)
-
-
 def _fitted(
     folder: Path, journal: Path, part: Accelerator, catalog: Catalog, measurement: Measurement, how: str
 ) -> MeasureReport:
     check_rates(measurement.rows, part)
-    prior = _prior(catalog, part)
+    prior = Efficiencies.of(catalog).accelerator(part)
     entry, report = fit_kernels(measurement.rows, part, prior)
     kept = conformal_intervals.measured(conformal_intervals.read(catalog), part.generation)
     entry = with_prior_levels(entry, prior, measurement.rows, part) if kept else entry

@@ -181,14 +181,11 @@ def timed(frame: OtherFrame) -> NDArray[np.intp]:
     return np.flatnonzero(np.isfinite(frame.measured) & not_repeated)
 
 
-def _weights(frame: OtherFrame, rows: NDArray[np.intp]) -> Array:
-    return weights([f"{frame.runs[i].family} {frame.runs[i].source}" for i in rows])
-
-
 def fitted(frame: OtherFrame, prior: Efficiencies, rows: NDArray[np.intp] | None = None) -> Fit:
     """The parameters fitted to some rows (all that are timed). A family of a source counts as the root of its rows."""
     rows = timed(frame) if rows is None else rows
-    return fit(frame, prior, parameters(), rows, _weights(frame, rows))
+    weight = weights([f"{frame.runs[i].family} {frame.runs[i].source}" for i in rows])
+    return fit(frame, prior, parameters(), rows, weight)
 
 
 def extended(catalog: Catalog, runs: Sequence[Run], base: Efficiencies) -> Efficiencies:

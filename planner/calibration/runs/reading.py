@@ -213,10 +213,6 @@ def _counts_half(known: Runtime, date: str) -> bool:
     return found is not None and found.value == "causal"
 
 
-def _named_options(row: Mapping[str, str]) -> set[str]:
-    return {*stated_options(row), *options_in_words(row)}
-
-
 def _software(row: Mapping[str, str], catalog: Catalog, vendor: str) -> tuple[Runtime, str, list[str]]:
     """The runtime that a row states, when it was released (YYYY or YYYY.MM), and what had to be guessed.
 
@@ -235,12 +231,13 @@ def _software(row: Mapping[str, str], catalog: Catalog, vendor: str) -> tuple[Ru
         guessed.append(f"framework: {name}" + (f" for {stated!r}, which no runtime is called" if stated else ""))
     known = catalog.runtime(name)
     release = row.get("release") or ""
+    named = {*stated_options(row), *options_in_words(row)}
     date = fixed or names.date_of(release) or names.year_of(release) or names.dated(row.get("framework_date") or "")
     if not date:
         date = known.releases[-1]
         unread = " ".join(text for text in (release, row.get("framework_date") or "") if text)
         guessed.append(f"release {date}" + (f" for {unread!r:.60}, which says no date" if unread else ""))
-    elif (complete := columns.completed(date, known, row.get("notes") or "", _named_options(row))) != date:
+    elif (complete := columns.completed(date, known, row.get("notes") or "", named)) != date:
         guessed.append(f"release {complete}: what the row names is of that month")
         date = complete
     return known, date, guessed

@@ -68,11 +68,7 @@ def rendezvous(with_mpi: bool, seconds: float = 60.0) -> None:
 
 
 def _mpi() -> Any:
-    """All ranks of the job.
-
-    Raises:
-        RuntimeError: mpi4py or the library behind it is missing.
-    """
+    """All ranks of the job."""
     try:
         from mpi4py import MPI
     except ModuleNotFoundError:

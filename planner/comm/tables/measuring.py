@@ -136,11 +136,7 @@ def _parsed_row(line: str) -> dict[str, Any] | None:
 
 @contextmanager
 def _running(asked: MeasureOptions, ranks: int, job: dict[str, Any]) -> Iterator[IO[str]]:
-    """The output of a job of so many ranks; it is ended whatever happens.
-
-    Raises:
-        WrongQuestion: it failed; with the last that it said.
-    """
+    """The output of a job of so many ranks; it is ended whatever happens."""
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "errors").open("w+", encoding="utf-8") as errors:
         description = Path(folder) / "job.json"
         description.write_text(json.dumps(job), encoding="utf-8")

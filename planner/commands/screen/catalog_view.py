@@ -54,7 +54,7 @@ def prices(entry: Entry) -> list[Row]:
     for price in getattr(entry, "prices", ()):
         source = f"{price.source} (assumed: {price.assumed})" if price.assumed else price.source
         per = "" if price.basis == "purchase" else "/h"
-        rows.append([price.basis, f"{_usd(price.usd)}{per}", price.region or _NOTHING, price.date, source])
+        rows.append([price.basis, f"{units.format_usd(price.usd)}{per}", price.region or _NOTHING, price.date, source])
     return rows
 
 
@@ -90,7 +90,7 @@ def _price(entry: Node) -> str:
     for basis, per in (("on-demand", "/h"), ("spot", "/h spot"), ("purchase", "")):
         for price in entry.prices:
             if price.basis == basis:
-                return f"{_usd(price.usd)}{per}"
+                return f"{units.format_usd(price.usd)}{per}"
     return _NOTHING
 
 
@@ -181,10 +181,6 @@ def _shown(name: str, value: object) -> str:
         form = _UNITS.get(tail or head)
         return form(value) if form else f"{value:g}"
     return str(value)
-
-
-def _usd(value: float) -> str:
-    return units.format_usd(value)
 
 
 _REFUSED_SHOWN = 8

@@ -37,11 +37,7 @@ class PrintedText(str):
 
 
 def _recheck_inputs(asked: ExplainQuestion) -> RecheckInputs | None:
-    """What to price a document's plans with; None unless it is asked for.
-
-    Raises:
-        WrongQuestion: what to recheck with where nothing is; no such catalog, site or file.
-    """
+    """What to price a document's plans with; None unless it is asked for."""
     tables = _several(asked.table)
     given = {"--catalog": asked.catalog, "--site": asked.site, "--cluster": asked.cluster or None,
              "--table": tables or None}  # fmt: skip

@@ -28,8 +28,8 @@ def show(found: ImagePlan) -> None:
     _expected(found)
     render.text()
     rows = [
-        [f"{p.accelerators:,} x {p.accelerator}", _where(p), _each(p), f"{p.images:,}", format_bytes(p.memory_bytes),
-         format_percent(p.memory_bytes / p.capacity_bytes, 0)]
+        [f"{p.accelerators:,} x {p.accelerator}", f"{p.count:,} x {p.name}", _each(p), f"{p.images:,}",
+         format_bytes(p.memory_bytes), format_percent(p.memory_bytes / p.capacity_bytes, 0)]
         for p in found.pools
     ]  # fmt: skip
     headers = ["accelerators", "in", "per-GPU batch", "total", "memory/GPU", "of it"]
@@ -64,10 +64,6 @@ def _expected(found: ImagePlan) -> None:
     render.labelled(
         "Launchers", "a script of your own (Next): export has no target for images. A pool is taken whole or not at all"
     )
-
-
-def _where(p: ImagePool) -> str:
-    return f"{p.count:,} x {p.name}"
 
 
 def _each(p: ImagePool) -> str:

@@ -173,11 +173,6 @@ def explained(document: PlanSet | Plan, chosen: Plan, *, verbose: bool = False) 
     plan_evidence.release(chosen, ())
 
 
-def _against(plan_set: PlanSet) -> dict[int, str]:
-    """By rank, how much more time another plan takes than the one to run, with the error of that (80 %)."""
-    return {difference.rank: in_short(difference.interval) for difference in stated(plan_set)}
-
-
 def _how_sure(plan_set: PlanSet) -> None:
     """The plans that are not distinguishable from the one to run, and which of them are faster."""
     chosen = plan_set.plan_to_run
@@ -273,7 +268,8 @@ def _method(plan: Plan) -> str:
 
 
 def _ranking(plan_set: PlanSet) -> None:
-    plans, against = plan_set.plans, _against(plan_set)
+    plans = plan_set.plans
+    against = {difference.rank: in_short(difference.interval) for difference in stated(plan_set)}
     gain = f"time vs #{plan_set.plan_to_run.rank}"
     if _over_pools(plan_set):
         mixed_view.ranking(plans, gain, against)

@@ -136,7 +136,7 @@ def _jobs(best: Alternative) -> None:
     rows = [
         [
             f"{job.name.partition('#')[0]} ({times} times)" if times > 1 else job.name,
-            _where(job),
+            " + ".join(job.pools),
             format_count(job.tokens),
             format_count(job.tokens_per_s),
             f"{job.days:,.1f} d",
@@ -214,10 +214,6 @@ def _once(jobs: Sequence[JobDone]) -> list[tuple[JobDone, int]]:
         key = (job.name.partition("#")[0] if "#" in job.name else job.name, job.pools)
         last[key] = (job, last[key][1] + 1 if key in last else 1)
     return list(last.values())
-
-
-def _where(job: JobDone) -> str:
-    return " + ".join(job.pools)
 
 
 def _to_the_cent(found: Procurement, usd: float) -> str:

@@ -33,11 +33,7 @@ def read(catalog: Catalog) -> tuple[Profile, ...]:
 
 
 def _reachable(catalog: Catalog, profile: Profile) -> Profile:
-    """The profile, if no layer beats the peak of the precision that it is filed under.
-
-    Raises:
-        WrongQuestion: one does: it was timed in another precision.
-    """
+    """The profile, if no layer beats the peak of the precision that it is filed under."""
     if profile.accelerator not in catalog.accelerators or profile.model not in library():
         return profile
     part = catalog.accelerator(profile.accelerator)

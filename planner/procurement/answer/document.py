@@ -48,7 +48,7 @@ def alternative(
     tokens = sum(job.tokens_per_s * _worked(job) * money.DAY_S for job in done)
     use = _use(instance, solution, bill, stretches)
     peak = sum(_peak(instance.pools[p]) * n for p, n in solution.hold.items() if instance.pools[p].way == "buy")
-    alternative_section = schema.Alternative(
+    return schema.Alternative(
         rank=rank,
         what=what(instance, solution),
         value=value(instance, cost.total_usd, use["carbon"], tokens, max(job.finish_day for job in done)),
@@ -65,7 +65,6 @@ def alternative(
         constraints=tuple(_constraints(instance, use, done)),
         rests_on=tuple(rests_on(instance.asked, [instance.pools[p] for p in used])),
     )
-    return alternative_section
 
 
 def _worked(job: schema.JobDone) -> float:

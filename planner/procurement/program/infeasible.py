@@ -9,7 +9,6 @@ from planner.procurement.program.instance import (
     FAR,
     ProcureInstance,
     ProcureVariant,
-    ProgramSolution,
     Settings,
     limits,
 )
@@ -103,7 +102,7 @@ def _earliest(instance: ProcureInstance, name: str, settings: Settings) -> float
 
     def by(day: float) -> float | None:
         earliest = solve(reaching(instance, day), ProcureVariant(minimise="", moved={name: day}), settings)
-        return None if earliest is None else _done(earliest, jobs)
+        return None if earliest is None else max(earliest.finish(n) for n in jobs)
 
     low = high = min(instance.jobs[n].deadline_day for n in jobs)
     done = None
@@ -134,10 +133,6 @@ def reaching(instance: ProcureInstance, day: float) -> ProcureInstance:
         for q in instance.pools
     ]
     return replace(instance, pools=pools, asked=replace(instance.asked, horizon_days=day))
-
-
-def _done(solution: ProgramSolution, jobs: Sequence[int]) -> float:
-    return max(solution.finish(n) for n in jobs)
 
 
 def _work_that_fits(instance: ProcureInstance, settings: Settings) -> float:

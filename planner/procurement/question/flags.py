@@ -138,9 +138,6 @@ def _overridden(data: dict[str, Any], flags: ProcureQuestion) -> tuple[dict[str,
 def _spent(data: dict[str, Any], flags: ProcureQuestion, spend: str) -> tuple[dict[str, Any], dict[Where, str]]:
     """The data with a budget that is to be spent: on the earliest completion where every workload says its tokens, else
     on the most tokens.
-
-    Raises:
-        WrongQuestion: the flags name a budget or an objective, too.
     """
     for flag in ("budget", "objective"):
         if getattr(flags, flag) is not None:

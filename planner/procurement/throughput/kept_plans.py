@@ -147,11 +147,7 @@ def _stated(plan: Candidate) -> dict[str, Any]:
 
 
 def _plan(kept: Any) -> Candidate | None:
-    """A plan as it was kept; None where it was kept that there is none.
-
-    Raises:
-        KeyError, TypeError, ValueError, ClusterwrightError: it is no plan.
-    """
+    """A plan as it was kept; None where it was kept that there is none."""
     if isinstance(kept, str):
         return None
     stated: Mapping[str, Any] = kept["options"]

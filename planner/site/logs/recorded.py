@@ -46,11 +46,7 @@ class WandbRun:
 
 
 def _read_wandb(path: Path) -> WandbRun:
-    """A run's file, as far as it goes.
-
-    Raises:
-        WrongQuestion: it is none, cannot be read, or W&B is not installed.
-    """
+    """A run's file, as far as it goes."""
     try:
         with path.open("rb") as file:
             first = file.read(len(MAGIC))
@@ -190,11 +186,7 @@ T = TypeVar("T")
 
 
 def _in_time(path: Path, recorded: Iterable[T]) -> Iterator[T]:
-    """What a recorder wrote, as long as the file and the time that it takes keep the bounds of every log.
-
-    Raises:
-        WrongQuestion: they don't.
-    """
+    """What a recorder wrote, as long as the file and the time that it takes keep the bounds of every log."""
     if (size := path.stat().st_size) > reading.BYTES_READ:
         raise WrongQuestion(f"{path}: {size:,} bytes; records of a run have at most {reading.BYTES_READ:,}")
     over = time.process_time() + reading.SECONDS_READ

@@ -52,12 +52,9 @@ def remedy(row: str, plan: Plan, measured: float, predicted: float, hidden: floa
         return ""
     reason = _WHY[row]
     why = reason if isinstance(reason, str) else reason(plan, measured, hidden, step)
-    flags = _flags(plan.runtime.name).get(row.partition(" ")[0])
+    by_cause = next((flags for name, flags in _FLAGS.items() if plan.runtime.name.startswith(name)), {})
+    flags = by_cause.get(row.partition(" ")[0])
     return f"{why} ({flags})" if flags else why
-
-
-def _flags(runtime: str) -> Mapping[str, str]:
-    return next((flags for name, flags in _FLAGS.items() if runtime.startswith(name)), {})
 
 
 def _host(plan: Plan, measured: float, hidden: float, step: float) -> str:

@@ -73,7 +73,7 @@ def question(study: Study) -> StudySection:
             {
                 "model": job.model,
                 "weight": job.weight,
-                "asked": _as_written(_without_empty(asdict(job.asked))),
+                "asked": {WRITTEN.get(key, key): value for key, value in _without_empty(asdict(job.asked)).items()},
                 **({} if job.post_training is None else {"step": _without_empty(asdict(job.post_training))}),
             }
             for job in study.workloads
@@ -85,11 +85,6 @@ def question(study: Study) -> StudySection:
         power=study.power,
         inputs=inputs,
     )
-
-
-def _as_written(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options by the names that documents and journals have had for them from the first."""
-    return {WRITTEN.get(key, key): value for key, value in options.items()}
 
 
 def _without_empty(record: Mapping[str, Any]) -> dict[str, Any]:

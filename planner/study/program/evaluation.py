@@ -365,21 +365,19 @@ class Evaluator:
 
     def step_s(self, outcome: PointOutcome) -> float | None:
         """Seconds of a step, weighted over the workloads; None where one of them has no plan."""
-        total = 0.0
-        for job, candidate in zip(self.study.workloads, outcome.candidates, strict=True):
-            if candidate is None:
-                return None
-            step_s = candidate.learning_step_s if isinstance(candidate, RLPlan) else candidate.time
-            total += job.weight / self._weights * step_s
-        return total
+        return self._mean(outcome, lambda _, best: best.learning_step_s if isinstance(best, RLPlan) else best.time)
 
     def token_usd(self, outcome: PointOutcome, values: Values) -> float | None:
         """US dollars of a million tokens, weighted over the workloads; None where one of them has no plan."""
+        return self._mean(outcome, lambda job, best: self._value("cost", job, best, values))
+
+    def _mean(self, outcome: PointOutcome, figure: Callable[[StudyWorkload, Best], float]) -> float | None:
+        """A figure of plans, weighted over the workloads; None where one of them has no plan."""
         total = 0.0
         for job, candidate in zip(self.study.workloads, outcome.candidates, strict=True):
             if candidate is None:
                 return None
-            total += job.weight / self._weights * self._value("cost", job, candidate, values)
+            total += job.weight / self._weights * figure(job, candidate)
         return total
 
     def worth(self, candidates: Sequence[Best | None], values: Values) -> dict[str, float]:

@@ -410,11 +410,7 @@ def study(document: TomlDocument, catalog: Catalog) -> Study:
 
 
 def _workload(table: WorkloadTable, place: int) -> StudyWorkload:
-    """A workload, post-training or another.
-
-    Raises:
-        Misfit: keys that do not go together.
-    """
+    """A workload, post-training or another."""
     try:
         stated = steps.post_training(table, table.step)
         if stated is None:
