@@ -72,6 +72,10 @@ class Catalog:
     fabric_efficiencies = _entries(FabricEfficiency)
     """What they reach between domains, by fabric or kind of fabric."""
 
+    def csv_files(self, folder: str) -> list[Path]:
+        """Tables in a folder of every layer, the weakest layer's first, by name."""
+        return [path for layer in self.layers for path in sorted((layer.folder / folder).glob("*.csv"))]
+
     def entries(self, kind: str) -> Mapping[str, Entry]:
         """The entries of one of :data:`~planner.catalog.files.FOLDERS`, by id."""
         return cast("Mapping[str, Entry]", getattr(self, kind))

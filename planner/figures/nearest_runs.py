@@ -161,9 +161,8 @@ def read(catalog: Catalog) -> NearbyRuns:
     Raises:
         WrongQuestion: a file that `calibrate` or `learn` did not write so.
     """
-    paths = [path for layer in catalog.layers for path in sorted((layer.folder / FOLDER).glob("*.csv"))]
     tables: list[Mapping[str, NDArray[Any]]] = []
-    for path in paths:
+    for path in catalog.csv_files(FOLDER):
         later = _file(path, path.stat().st_mtime_ns)
         tables = [_without(table, later["id"]) for table in tables] + [later]
     return NearbyRuns(

@@ -74,8 +74,7 @@ def read(catalog: Catalog) -> dict[str, OwnRuns]:
     Raises:
         WrongQuestion: a file that `learn` or `calibrate --site` did not write so.
     """
-    paths = [path for layer in catalog.layers for path in sorted((layer.folder / FOLDER).glob("*.csv"))]
-    return {runtime: runs for path in paths for runtime, runs in _file(path).items()}
+    return {runtime: runs for path in catalog.csv_files(FOLDER) for runtime, runs in _file(path).items()}
 
 
 def _file(path: Path) -> dict[str, OwnRuns]:

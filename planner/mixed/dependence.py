@@ -21,7 +21,7 @@ from planner.mixed import releases, run, search
 from planner.mixed.answer import value_of
 from planner.mixed.pool_subsets import MANY, Alone, FoundPlan, PreparedCache, best_on, pool_sets, steps_decide
 from planner.question.given import Progress
-from planner.question.job_pools import JobPool, LinkBetween, Pools, default_link, merged, ports
+from planner.question.job_pools import JobPool, LinkBetween, Pools, default_link, ports
 from planner.question.request import Request
 from planner.question.search_problem import resolve_efficiency
 from planner.schema.plan import OtherSoftware, Plan, PlanSet
@@ -132,8 +132,7 @@ def plan(catalog: Catalog, request: Request, offered: Pools, progress: Progress 
         WrongQuestion: no pool has nodes, or the pools cannot work together as asked.
         NoAnswer: nothing fits, or nothing keeps the limits.
     """
-    named = {name for pair in offered.given for name in pair}
-    pools = Pools(merged(offered.all, named), offered.given)
+    pools = offered.merged()
     tried = []
     answered = run.answered(catalog, request, offered, progress, starts=starts)
     answer, first = answered.found, answered.first

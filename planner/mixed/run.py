@@ -26,7 +26,7 @@ from planner.mixed.pool_subsets import (
 )
 from planner.planning import comparison
 from planner.question.given import Progress
-from planner.question.job_pools import JobPool, Pools, merged
+from planner.question.job_pools import JobPool, Pools
 from planner.question.request import Request, preemptions, restart
 from planner.schema.plan import Plan, PlanDifference, PlanSet, Reasons, SearchSection
 from planner.schema.plan_machines import nodes_used
@@ -144,7 +144,7 @@ def answered(
         WrongQuestion: no pool has nodes, or the pools cannot work together as asked.
         NoAnswer: nothing fits, or nothing keeps the limits.
     """
-    pools = Pools(merged(offered.all, {name for pair in offered.given for name in pair}), offered.given)
+    pools = offered.merged()
     if not pools.all:
         raise WrongQuestion("no pool has any nodes; give at least one (--cluster NODE:COUNT)")
     if len(pools.all) == 1:

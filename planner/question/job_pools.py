@@ -66,6 +66,10 @@ class Pools:
     all: tuple[JobPool, ...]
     given: Mapping[frozenset[str], LinkBetween] = field(default_factory=dict)
 
+    def merged(self) -> Pools:
+        """The pools with those made one that differ in nothing, unless a link was given to them."""
+        return Pools(merged(self.all, {name for pair in self.given for name in pair}), self.given)
+
     def link(self, a: JobPool, b: JobPool) -> LinkBetween:
         """The link that was given, or else the default of :func:`default_link`."""
         return self.given.get(frozenset((a.name, b.name))) or default_link(a, b)

@@ -13,7 +13,7 @@ from planner.models import workload
 from planner.question import pools
 from planner.question.configuration import not_options
 from planner.question.given import Named, counted, listed, texts
-from planner.question.job_pools import Pools, merged
+from planner.question.job_pools import Pools
 from planner.question.plan_options import PlanOptions
 from planner.question.reading import catalog_of, input_hashes, node_price, placed, region_of, request, rewired
 from planner.question.request import Request
@@ -111,7 +111,7 @@ def grouped_request(
         raise WrongQuestion(f"{axis}: groups state their own degrees; for all of them: {', '.join(OF_ALL_GROUPS)}")
     if len(wanted.batches) != 1:
         raise WrongQuestion("--batch: estimate takes one layout a call; plan tries several values")
-    joined = pools.renamed(merged(offered.all, {name for pair in offered.given for name in pair}))
+    joined = pools.renamed(offered.merged().all)
     bounds = {**wanted.pins.bounds, **pins.bounds}
     return known, replace(wanted, pins=Pins(bounds)), replace(offered, all=joined)
 

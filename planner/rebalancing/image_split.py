@@ -22,7 +22,7 @@ from planner.cost.other_families import Software, stretched
 from planner.figures import conformal_intervals, cost_inputs, matrix_formats
 from planner.figures.efficiency import Efficiencies
 from planner.models import families
-from planner.question.job_pools import JobPool, Pools, joint, merged
+from planner.question.job_pools import JobPool, Pools, joint
 from planner.question.request import OOM_RISK
 from planner.rebalancing import batch_split
 from planner.rebalancing.batch_split import Array, BatchSplit, Nodes, nodes
@@ -162,7 +162,7 @@ def plan(
         NoAnswer: the batch fits into the memory of all pools together in no way.
     """
     catalog, network, precision, oom_risk = training
-    pools = Pools(merged(offered.all, {name for pair in offered.given for name in pair}), offered.given)
+    pools = offered.merged()
     if not pools.all:
         raise WrongQuestion("no pool has any nodes; give at least one (--cluster NODE:COUNT)")
     if len(pools.all) > MOST_POOLS:

@@ -56,7 +56,7 @@ def nearest(asked: PostTraining, plan: RLPlan) -> RLNearestStep:
         "placement": plan.placement,
         "trainer": plan.trainer.runtime.partition("@")[0],
         "engine": asked.work.engine.id,
-        "accelerators": float(_used(plan)),
+        "accelerators": float(plan.accelerators),
         "responses": asked.work.demand.sequences,
         "response_mean": asked.work.demand.lengths.mean,
         "response_cap": asked.work.demand.lengths.cap,
@@ -83,12 +83,6 @@ def nearest(asked: PostTraining, plan: RLPlan) -> RLNearestStep:
         distance=_distance(row, described),
         differs=tuple(_differences(row, described)),
     )
-
-
-def _used(plan: RLPlan) -> int:
-    """Accelerators of a step."""
-    apart = 0 if plan.placement == "colocated" else sum(side.accelerators for side in plan.rollout)
-    return plan.trainer.accelerators + apart
 
 
 def _count(row: Mapping[str, str], name: str) -> float:

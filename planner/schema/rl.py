@@ -175,10 +175,15 @@ class RLPlan(Record):
         """Seconds that take the place of a step in step: more of them where the user's law of learning says so."""
         return self.step_s * (self.steps_times or 1.0)
 
+    @property
+    def accelerators(self) -> int:
+        """Accelerators that it uses: colocated, those that train generate, too."""
+        apart = 0 if self.placement == "colocated" else sum(side.accelerators for side in self.rollout)
+        return self.trainer.accelerators + apart
+
     def on_accelerators(self) -> int:
         """Accelerators of the nodes that it has, if every node is as the trainer's."""
-        apart = 0 if self.placement == "colocated" else sum(side.accelerators for side in self.rollout)
-        return -(-(self.trainer.accelerators + apart) // self.trainer.per_node) * self.trainer.per_node
+        return -(-self.accelerators // self.trainer.per_node) * self.trainer.per_node
 
 
 class RLFrontPoint(Record):

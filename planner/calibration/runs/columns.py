@@ -184,11 +184,3 @@ def completed(date: str, known: Runtime, text: str, stated: Collection[str]) -> 
     months = [f"{match[1] or '20' + match[3]}.{match[2] or match[4]}" for match in MONTHS.finditer(text)]
     since = [known.since[what] for what in stated if what in known.since]
     return max((month for month in (*months, *since) if month.startswith(date)), default=date)
-
-
-def late(known: Runtime, date: str) -> tuple[str, ...]:
-    """What of `since` a runtime surely had not at a date (YYYY or YYYY.MM): what came after the year, or the month."""
-    if (middle := dated(date)) is None:
-        return ()
-    end = middle + (0.5 / 12 if "." in date else 0.5)
-    return tuple(what for what, since in known.since.items() if (dated(since) or 0.0) > end)

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 from planner.axes.options import option_values
 from planner.calibration.runs import names
-from planner.calibration.runs.columns import number
-from planner.calibration.runs.measured_run import NotStated, Run
+from planner.calibration.runs.columns import Unpredictable, number
+from planner.calibration.runs.measured_run import Run
 from planner.calibration.runs.variants import RunVariant
 from planner.catalog import Catalog
 from planner.figures import matrix_formats
@@ -32,14 +32,14 @@ def filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
     """The run of an encoder row.
 
     Raises:
-        NotStated: the model's shape or the batch is not stated, or the part lacks the precision.
+        Unpredictable: the model's shape or the batch is not stated, or the part lacks the precision.
     """
     known, accelerators = library(), run.accelerators
     batch = int(number(row, "global_batch_seqs") or 0)
     if run.model not in known:
-        raise NotStated("the model's shape is not stated")
+        raise Unpredictable("the model's shape is not stated")
     if batch <= 0:
-        raise NotStated("global_batch_seqs is not stated")
+        raise Unpredictable("global_batch_seqs is not stated")
     packed = run.task.startswith("mlperf")
     stated = int(number(row, "seq_len") or known[run.model].sequence)
     binned = "deeplearningexamples" in run.framework.lower() and stated > REAL_TOKENS
@@ -57,7 +57,7 @@ def filled(run: Run, row: Mapping[str, str], catalog: Catalog) -> Run:
         )
         inferred.append(f"precision {precision}")
     if not matrix_formats.can_train_in(cluster.accelerator, precision):
-        raise NotStated(f"{cluster.accelerator.id} has no matrix rate in {precision}")
+        raise Unpredictable(f"{cluster.accelerator.id} has no matrix rate in {precision}")
     micro = int(number(row, "micro_batch") or 0)
     if not micro:
         micro = max(1, batch // accelerators)

@@ -97,10 +97,6 @@ MASKED = 0.15
 """Share of positions whose logits are computed."""
 
 
-class NotStated(Exception):
-    """A row lacks what its prediction needs; the message says what."""
-
-
 def shape(run: Run, runtime: Runtime | None, *, mean: bool = True) -> Shape:
     """The figures of a transformer run's workload; an encoder computes logits at masked positions only.
 

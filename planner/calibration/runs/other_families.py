@@ -15,8 +15,8 @@ from planner.base.processes import ALONE, Workers, spread
 from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import Fit, Parameter, fit, weights
 from planner.calibration.runs import names
-from planner.calibration.runs.columns import number
-from planner.calibration.runs.measured_run import NotStated, Run
+from planner.calibration.runs.columns import Unpredictable, number
+from planner.calibration.runs.measured_run import Run
 from planner.catalog import Catalog
 from planner.cost import convolution, dlrm
 from planner.cost.figures import Array, Device, Network, stacked
@@ -36,13 +36,13 @@ def filled(run: Run, row: Mapping[str, str]) -> Run:
     """The run of a convolutional network's or a recommender's row.
 
     Raises:
-        NotStated: no such model, no batch, no throughput in the precision.
+        Unpredictable: no such model, no batch, no throughput in the precision.
     """
     if run.family not in _TUNED:
-        raise NotStated(f"family {run.family}: transformers, convolutional networks and recommenders are predicted")
+        raise Unpredictable(f"family {run.family}: transformers, convolutional networks and recommenders are predicted")
     name = names.MODELS.get(run.model, run.model)
     if name not in (families.networks() if run.family == "cnn" else families.recommenders()):
-        raise NotStated(f"no {run.family} of the library is called {run.model!r}")
+        raise Unpredictable(f"no {run.family} of the library is called {run.model!r}")
     inferred: list[str] = []
     precision = (row.get("precision") or "").strip()
     if not precision:
@@ -50,7 +50,7 @@ def filled(run: Run, row: Mapping[str, str]) -> Run:
         inferred.append("precision fp16")
     assert run.cluster is not None
     if not matrix_formats.can_train_in(run.cluster.accelerator, precision):
-        raise NotStated(f"{run.cluster.accelerator.id} has no matrix rate in {precision}")
+        raise Unpredictable(f"{run.cluster.accelerator.id} has no matrix rate in {precision}")
     batch = int(number(row, "global_batch_seqs") or 0)
     if not batch:
         each = int(number(row, "micro_batch") or 0)

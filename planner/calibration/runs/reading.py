@@ -251,14 +251,10 @@ def released(known: Runtime, date: str) -> str:
 def _other(run: Run, row: Mapping[str, str], catalog: Catalog, accelerator: str, n: int) -> Run:
     """Encoders under data parallelism, convolutional networks, recommenders."""
     from planner.calibration.runs import encoders, other_families
-    from planner.calibration.runs.measured_run import NotStated
 
     repeated = row.get("metric") == "time_to_train_min"
     if repeated and not number(row, "step_time_s"):
         raise Unpredictable("time to train is no throughput")
     cluster = cluster_of(row, catalog, accelerator, n, [])
     known = replace(run, accelerators=n, cluster=cluster, repeated=repeated)
-    try:
-        return encoders.filled(known, row, catalog) if run.family == "encoder" else other_families.filled(known, row)
-    except NotStated as error:
-        raise Unpredictable(str(error)) from None
+    return encoders.filled(known, row, catalog) if run.family == "encoder" else other_families.filled(known, row)

@@ -28,8 +28,7 @@ def read(catalog: Catalog) -> tuple[Profile, ...]:
     Raises:
         WrongQuestion: a file that `profile import` did not write so.
     """
-    paths = [path for layer in catalog.layers for path in sorted((layer.folder / FOLDER).glob("*.csv"))]
-    return tuple(_reachable(catalog, _profile(path)) for path in paths)
+    return tuple(_reachable(catalog, _profile(path)) for path in catalog.csv_files(FOLDER))
 
 
 def _reachable(catalog: Catalog, profile: Profile) -> Profile:
