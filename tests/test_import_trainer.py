@@ -315,6 +315,14 @@ def test_commands_of_programs_read_the_file_that_they_name(command: str, expecte
         ({"shift_attn": True}, {"differs": "attention in shifted groups"}),
         ({"flash_attn": "disabled"}, {"differs": "not fused"}),
         ({"deepspeed": "examples/deepspeed/ds_z3_config.json"}, {"assumed": "ZeRO-3, as the program's own file"}),
+        (
+            {"deepspeed": "ds_z2_offload_config.json", "quantization_bit": 4},
+            {"differs": "optimizer states of adapters lie in host memory", "runtime": "hf-trainer"},
+        ),
+        (
+            {"deepspeed": "ds_z2_config.json", "stage": "dpo", "finetuning_type": "full"},
+            {"refused": "zero 2 under DeepSpeed: no plan holds it"},
+        ),
         ({"never_heard_of": 7}, {"refused": "never_heard_of 7: may change .* --ignore never_heard_of"}),
         ({"never_heard_of": False}, {"method": "lora"}),
     ],

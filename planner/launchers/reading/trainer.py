@@ -56,6 +56,12 @@ _PROGRAMS: dict[str, str] = WORDS["programs"]
 _OWN: dict[str, str] = WORDS["own_programs"]
 _LAUNCHES = {"config_file", "mixed_precision", "use_deepspeed", "deepspeed_config_file", "use_fsdp"}
 """Options of ``accelerate launch`` that say how the job is spread and computed."""
+_DEEPSPEED = {
+    "dp_overlap": "gradients are reduced after the backward pass; predicted during it",
+    "zero": "gradients and optimizer states of adapters are sharded; predicted whole on every rank",
+    "offload": "optimizer states of adapters lie in host memory; predicted on the accelerator",
+}
+"""Axis of DeepSpeed's -> how the Trainer's runtime has it."""
 _SECOND: Mapping[str, Any] = WORDS["llama_factory_1"]
 _ALPACA: Mapping[str, Any] = WORDS["alpaca_lora"]
 _TRL_ONLY: list[str] = launcher_table("trl").head["marks"]
@@ -253,20 +259,23 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
     offloads = true(values.get(OFFLOADING)) and sharded.settings.get("zero") in (0, 3)
     if offloads:
         settings["activation_offload"] = "all"
-    runtime = _runtime(dialect, values, sharded.runtime, anyhow=bool(base or offloads))
     lora = dialect.adapts(values)
+    method = _method(dialect, values, base)
+    special = task != "sft" or method in MAGNITUDES.values() or method.startswith("freeze")
+    runtime = _runtime(dialect, values, sharded.runtime, anyhow=bool(base or offloads or special))
+    nearest = _nearest(settings, sharded.runtime, runtime, adapts=lora)
     targets = "all" if true(values.get("lora_target_linear")) else dialect.get(values, "targets")
     steps = _whole(dialect, values, "steps")
     return FoundOptions(
         runtime=runtime,
-        settings=settings,
+        settings={**settings, **nearest},
         batch=total or None,
         accumulation=None if total else accumulation,
         per_rank=micro * accumulation,
         precision=_precision(values, sharded.precision, assumed),
         sequence=_sequence(dialect, values),
         steps=steps if steps is not None and steps > 0 else None,
-        method=_method(dialect, values, base),
+        method=method,
         task=task,
         rank=_whole(dialect, values, "rank") if lora else None,
         targets=_targets(targets, assumed) if lora else None,
@@ -275,7 +284,7 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
         ranks=values.get("processes") or _size(dialect, values, "ranks"),
         degrees=_mesh(dialect, values, replicas),
         shards=replicas if replicas > 1 else None,
-        differs=tuple(_differs(dialect, values, sharded, runtime)),
+        differs=(*_differs(dialect, values, sharded, runtime), *(_DEEPSPEED[axis] for axis in nearest)),
         unread=[],
         assumed=[*_defaults(dialect, values), *assumed],
     )
@@ -365,6 +374,25 @@ def _runtime(dialect: Dialect, values: Values, sharding: str, *, anyhow: bool) -
     alone = all((_size(dialect, values, axis) or 1) == 1 for axis in ("tp", "cp"))
     by_torch = sharding in ("pytorch-ddp", "fsdp2") or (liger and dialect.adapts(values))
     return trainer if anyhow or (alone and by_torch) else sharding
+
+
+def _nearest(settings: Mapping[str, object], engine: str, runtime: str, *, adapts: bool) -> dict[str, object]:
+    """What of DeepSpeed's sharding the Trainer's runtime, where that is the one that is priced, has otherwise.
+
+    Raises:
+        WrongQuestion: the whole model is trained, and far more than adapters' states would lie elsewhere.
+    """
+    if engine != "deepspeed" or runtime == engine:
+        return {}
+    nearest: dict[str, object] = {"dp_overlap": "on"} if settings.get("dp_overlap") == "off" else {}
+    nearest |= {"zero": 0} if settings.get("zero") in (1, 2) else {}
+    nearest |= {"offload": "none"} if settings.get("offload") == "optimizer" else {}
+    if not adapts and (moved := [axis for axis in ("zero", "offload") if axis in nearest]):
+        raise WrongQuestion(
+            f"--from trainer: {moved[0]} {settings[moved[0]]} under DeepSpeed: no plan holds it with what is trained "
+            "here; --ignore deepspeed prices the rest on replicas"
+        )
+    return nearest
 
 
 def _untrained(values: Values) -> bool:

@@ -41,8 +41,8 @@ def _of_data(sections: tuple[str, ...], name: str) -> bool:
     rules = _table()["scripts"]
     return (
         "scripts" in sections
-        and re.fullmatch(rules["patterns"], name) is not None
-        and re.fullmatch(rules["never"], name) is None
+        and re.fullmatch(rules["patterns"].strip(), name) is not None
+        and re.fullmatch(rules["never"].strip(), name) is None
     )
 
 
