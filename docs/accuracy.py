@@ -22,7 +22,7 @@ from docs import accuracy_panel as panel
 from docs import accuracy_plots as plots
 from docs import accuracy_residuals as made_of
 from docs import accuracy_shortfalls as short
-from docs import blind
+from docs import blind, labs
 from planner import catalog, cost
 from planner.axes.table import PRECISION
 from planner.base.resources import data
@@ -31,7 +31,7 @@ from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.fit.least_squares import Fit
 from planner.calibration.measuring import measure
-from planner.calibration.report import labs, validation
+from planner.calibration.report import validation
 from planner.calibration.report.prediction_errors import errors
 from planner.calibration.runs import other_families
 from planner.calibration.runs import reading as runs

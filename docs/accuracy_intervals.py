@@ -18,7 +18,9 @@ from unittest.mock import patch
 
 import numpy as np
 
+from docs import panel
 from docs.accuracy_panel import JOBS, table
+from docs.labs import framework
 from planner import catalog
 from planner.axes.table import PRECISION
 from planner.base import writing
@@ -28,8 +30,6 @@ from planner.calibration.fit.calibrate import Calibration
 from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
 from planner.calibration.measuring import measure
-from planner.calibration.report import panel
-from planner.calibration.report.labs import framework
 from planner.calibration.report.validation import situation
 from planner.calibration.runs import reading
 from planner.catalog import Catalog

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from docs import labs
+from docs.labs import Covered, GroupError, Regret, framework
 from planner import catalog
 from planner.calibration.fit import site_correction
 from planner.calibration.fit.calibrate import Calibration, held_out
 from planner.calibration.fit.counted_runs import PRETRAINING, lab, recipe
 from planner.calibration.fit.frame import Frame
-from planner.calibration.report import labs
-from planner.calibration.report.labs import Covered, GroupError, Regret, framework
 from planner.calibration.runs.measured_run import Run
 from planner.cost import stage_memory
 from planner.figures import conformal_intervals

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from docs import panel
+from docs.panel import JobPlan, JudgedJob, KnownJob
 from planner import catalog, cost
 from planner.axes.table import ATTENTION_KERNEL, GRAPHS, OFFLOAD, PRECISION, RECOMPUTE, ZERO
 from planner.base import writing
-from planner.calibration.report import panel
-from planner.calibration.report.panel import JobPlan, JudgedJob, KnownJob
 from planner.calibration.runs import reading
 from planner.catalog import Catalog
 from planner.figures.efficiency import Efficiencies

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from docs import residuals
+from docs.residuals import Component
 from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
-from planner.calibration.report import residuals
 from planner.calibration.report.prediction_errors import errors
-from planner.calibration.report.residuals import Component
 from planner.calibration.runs.measured_run import Run
 from planner.figures.efficiency import Efficiencies
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from docs import accuracy_labs as by_lab
+from docs import labs, panel
 from docs.accuracy_labs import COUNTED, Found, percent
 from docs.accuracy_panel import ASKED, NAMES, table
 from docs.accuracy_residuals import Judged
+from docs.panel import JudgedJob
 from planner.axes.table import ZERO
 from planner.calibration.fit.frame import Frame
-from planner.calibration.report import labs, panel
-from planner.calibration.report.panel import JudgedJob
 from planner.calibration.runs.measured_run import Run
 from planner.figures.efficiency import Efficiencies
 

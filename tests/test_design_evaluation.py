@@ -16,7 +16,7 @@ from planner.question.search_problem import prepare, problem
 from planner.search.best_per_machine import best_on_each
 from planner.search.branch_and_bound import Bounded
 from planner.search.side_by_side import Machine, on
-from planner.space.levers import BY_DEFAULT
+from planner.space.levers import FASTER, LEANER
 from planner.study.program.evaluation import POINT_S, ROW_S, SAMPLED, TABLE_ROW_S, Evaluator
 from tests.designing import TINY, _limited, known, study
 
@@ -57,7 +57,7 @@ def test_machines_of_unlike_spaces_are_refused():
         best_on_each(asked, [machine, other])
 
 
-BASE = tuple(f"{axis}={AXES[axis].spell(AXES[axis].neutral)}" for axis in BY_DEFAULT)
+BASE = tuple(f"{axis}={AXES[axis].spell(AXES[axis].neutral)}" for axis in (*FASTER, *LEANER))
 """Pins that leave no lever: points are plans of the base space."""
 
 

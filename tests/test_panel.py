@@ -9,11 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from docs import accuracy_panel
+from docs import accuracy_panel, panel
 from planner import catalog
 from planner.api.plans import plan
 from planner.base.errors import WrongQuestion
-from planner.calibration.report import panel
 from planner.catalog import Catalog
 from tests.sweeps import depth
 

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from docs import residuals
 from planner import catalog
 from planner.calibration.fit.frame import Frame
-from planner.calibration.report import residuals
 from planner.figures.efficiency import Efficiencies
 from tests.sources import runs_of
 

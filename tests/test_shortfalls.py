@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from docs import accuracy_shortfalls as short
-from planner.calibration.report.labs import Covered, Regret
+from docs.labs import Covered, Regret
 from tests.sweeps import sweep
 
 

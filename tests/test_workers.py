@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from docs import labs
 from planner import catalog
 from planner.base import processes, resources
 from planner.base.errors import WrongQuestion
@@ -28,7 +29,6 @@ from planner.calibration.fit import calibrate
 from planner.calibration.fit.calibrate import Calibration
 from planner.calibration.fit.counted_runs import lab
 from planner.calibration.fit.frame import Frame
-from planner.calibration.report import labs
 from planner.calibration.runs import reading
 from planner.commands.command_line import main
 from planner.figures.efficiency import Efficiencies

@@ -78,7 +78,6 @@ class ImportedPrices:
     refused: tuple[Refusal, ...]
     mended: tuple[Refusal, ...]
     """Rows that were used, but not for all that they say: another count, a spot price that is none."""
-    clouds: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -119,9 +118,7 @@ def read(folder: Path, known: Catalog, imported_on: str) -> ImportedPrices:
             mended += _doubts(row, known.nodes[name], price, spot)
             offers[name].append((row, price, spot))
     prices = [line for name in sorted(offers) for line in _priced(name, offers[name], imported_on, refused)]
-    return ImportedPrices(
-        tuple(prices), tuple(refused), tuple(mended), tuple(dict.fromkeys(cloud for cloud, _ in lists))
-    )
+    return ImportedPrices(tuple(prices), tuple(refused), tuple(mended))
 
 
 def _doubts(row: _Row, node: Node, price: float | None, spot: float | None) -> Iterator[Refusal]:

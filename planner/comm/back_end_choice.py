@@ -84,18 +84,6 @@ def value(instance: BackEndInstance, chosen: Sequence[CollectiveMethod]) -> floa
     return total + sum(s for (c, d), s in instance.follows.items() if chosen[c].backend != chosen[d].backend)
 
 
-def allowed(instance: BackEndInstance, chosen: Sequence[CollectiveMethod]) -> bool:
-    """Whether `chosen`, one candidate for each class, keeps the limits on back ends, memory and SMs."""
-    used = {k.backend for k in chosen}
-    more = [instance.live.get(name, Live()) for name in used - {instance.base}]
-    return (
-        len(used) <= instance.most
-        and len(used & instance.libraries) <= 1
-        and sum(pair.memory for pair in more) <= instance.free.get("memory", float("inf"))
-        and sum(pair.sms for pair in more) <= instance.free.get("sms", float("inf"))
-    )
-
-
 def solve(instance: BackEndInstance) -> BackEndChoice | None:
     """The choice with the fewest seconds that keeps the limits, by an integer program; None where none does."""
     asked = Problem()

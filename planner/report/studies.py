@@ -19,8 +19,6 @@ from planner.schema.study import UNITS, StudyResult, Trial, Value
 
 MOST_POINTS = 3000
 """That are drawn, the front among them; every point is in the document."""
-MOST_LISTED = 200
-"""That stand in the table."""
 
 
 def of_study(found: StudyResult, origin: str) -> Content:

@@ -35,8 +35,6 @@ LEANER = tuple(axis.name for axis in LEVERS if axis.name not in FASTER)
 HOST = (OFFLOAD.name, OFFLOAD_OVERLAP.name, ACTIVATION_OFFLOAD.name)
 """Levers that keep something in host memory: few measured runs say what they cost (five shares of one lab's optimizer
 states; layers moved whole, which is another mechanism), so that plans which need them are shown and not recommended."""
-BY_DEFAULT = (*FASTER, *LEANER)
-"""Levers that a plan is searched with where no pin names their axis."""
 SHARES = (0.25, 0.5, 0.75)
 """Shares of the optimizer states in host memory that are tried, beside none and all."""
 

@@ -282,8 +282,6 @@ RULES = (
 )
 """All rules, in the order in which they are tried."""
 
-RULE_NAMES = tuple(rule.name for rule in RULES)
-
 
 def broken(layout: Mapping[str, int], setting: RuleSetting) -> tuple[str, ...]:
     """Names of the recorded rules that a layout breaks."""
