@@ -122,8 +122,8 @@ def _refuse_several(read: Sequence[Options], known: Collection[str]) -> None:
 
 
 def _a_path(name: str, first: Options, other: Options) -> bool:
-    """Whether two commands differ in where they find something, rather than in whether they do."""
-    return name == "pretrained-checkpoint" and name in first and name in other
+    """Whether two commands differ in what they begin from alone: nothing there yet, or a checkpoint."""
+    return name == "finetune" or (name == "pretrained-checkpoint" and name in first and name in other)
 
 
 def _written(name: str, found: Options) -> str:

@@ -46,6 +46,7 @@ COUNTS = {
         "devices",
         "dp",
     ),
+    "multiple",
     "ffn_ratio",
     *(f"shape.{name}" for name in ("layers", "hidden", "ffn", "heads", "kv_heads", "head_dim", "vocab")),
     *(axis.name for axis in AXES.values() if axis.kind == "count"),
@@ -406,6 +407,7 @@ def _shape(kind: Format, facts: Values) -> dict[str, Any]:
     width = shape.get("ffn", hidden * int(facts.get("ffn_ratio", 4)))
     if gated and "gated" in kind.rows:
         parts, multiple = kind.rows["gated"]
+        multiple = int(facts.get("multiple", multiple))
         width = -(-(width // parts) // multiple) * multiple
     biased = facts.get("bias.attention")
     positions = facts.get("positions")

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading.shell import conditions, counts, slurm_variables, syntax
+from planner.launchers.reading.shell import conditions, counts, slurm_variables, sourced, syntax
 from planner.launchers.reading.shell.expansion import Expander, Value
 from planner.launchers.reading.shell.lexing import tokens
 from planner.launchers.reading.shell.syntax import Body, Branch, Case, Command, Function, Loop, Statement
@@ -68,20 +68,26 @@ class _Way:
     ended: bool = False
 
 
-def script(text: str, arguments: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Script:
+def script(
+    text: str,
+    arguments: Sequence[str] = (),
+    environment: Mapping[str, str] | None = None,
+    folder: Path | None = None,
+) -> Script:
     """Commands of a text: a script, or one command.
 
     Args:
         text: A shell script, or a command line as a log or a page shows it.
         arguments: What the script is started with; where there are none, ``$1`` is not known.
         environment: Variables that are set before it starts.
+        folder: Where it lies, with files that it sources; None: they are not read.
 
     Raises:
         WrongQuestion: no script, or one that grows without end.
     """
     if _PASTED.match(text):
         return Script(((_pasted(text),),))
-    reader = _Reader()
+    reader = _Reader(folder)
     asked = {**counts.of_slurm(environment or {}), **slurm_variables.asked_of_slurm(text)}
     environment = {**asked, **(environment or {})}
     reader.defaults |= {name: value for name, value in asked.items() if re.search(rf"\$\{{?{name}\b", text)}
@@ -112,7 +118,8 @@ def _pasted(text: str) -> Words:
 class _Reader:
     """What is common to all ways: functions, defaults taken, files not read, texts written."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path | None) -> None:
+        self.folder = folder
         self.functions: dict[str, Body] = {}
         self.defaults: dict[str, str] = {}
         self.unread: dict[str, None] = {}
@@ -220,6 +227,8 @@ class _Reader:
         if words[0] == "cat" and statement.document is not None:
             self.documents[self.document(statement, way)] = None
         if words[0] in (".", "source") and len(words) > 1:
+            if (beside := sourced.text_of(words[1], self.folder)) is not None:
+                return self.run(syntax.parsed(beside), [way], depth + 1)
             self.unread[words[1]] = None
             return [way]
         if (inner := self.inner(words, statement, way)) is not None:

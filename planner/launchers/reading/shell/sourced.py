@@ -1,0 +1,26 @@
+"""Files that a script reads in its midst (``source ./config.sh``), where they lie in its own folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from planner.launchers.reading.shell.expansion import open_variable
+from planner.models.files import read_text
+
+_LARGEST = 1_000_000
+
+
+def text_of(name: str, folder: Path | None) -> str | None:
+    """The text of a file that is sourced; None where it is not there, or lies elsewhere.
+
+    Args:
+        name: As the script writes it; a beginning that only a shell knows (``$(dirname $0)/``) is the script's folder.
+        folder: The script's; None: there is none.
+    """
+    plain = name.rpartition(")/")[2].rpartition("}/")[2] if open_variable(name) else name
+    plain = plain.partition("/")[2] if plain.startswith("$") else plain
+    if folder is None or not plain or open_variable(plain) or Path(plain).is_absolute():
+        return None
+    path = folder / plain
+    inside = path.is_file() and folder.resolve() in path.resolve().parents and path.stat().st_size < _LARGEST
+    return read_text(path) if inside else None
