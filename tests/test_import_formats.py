@@ -175,7 +175,7 @@ def test_the_micro_batch_of_xtuner_stands_in_its_loader_where_no_name_has_it() -
 
 def test_gated_widths_are_the_models_own() -> None:
     """OLMo states both halves (22,016 of 2 x 11,008), GPT-NeoX three parts rounded up (32,768 / 3 to 11,008)."""
-    gated = NEOX.replace('"pos_emb"', '"activation": "swiglu", "intermediate_size": 32768, "pos_emb"')
+    gated = NEOX.replace('"pos_emb"', '"activation": "swiglu", "intermediate_size": 32768, "mlp_multiple_of": 256, "pos_emb"')
     assert reading.read("olmo", OLMO).shape["ffn"] == 11008
     assert reading.read("gpt-neox", gated).shape["ffn"] == 11008
 
@@ -183,7 +183,8 @@ def test_gated_widths_are_the_models_own() -> None:
 @pytest.mark.parametrize(
     ("source", "text", "key"),
     [
-        ("gpt-neox", NEOX.replace('"fp16"', '"te_fp8_format": "hybrid", "fp16"'), "te_fp8_format"),
+        ("gpt-neox", NEOX.replace('"fp16"', '"train_impl": "dpo", "fp16"'), "train_impl"),
+        ("gpt-neox", NEOX.replace('"fp16"', '"moe_router_type": "topk", "fp16"'), "moe_router_type"),
         ("olmo", OLMO + "some_parallel_degree: 4\n", "some_parallel_degree"),
         ("torchtune", TUNE + "fsdp_cpu_offload: true\n", "fsdp_cpu_offload"),
         ("primus", PRIMUS.replace("fp8: hybrid", "pipeline_shards: 3"), "pipeline-shards"),
