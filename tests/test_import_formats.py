@@ -175,7 +175,9 @@ def test_the_micro_batch_of_xtuner_stands_in_its_loader_where_no_name_has_it() -
 
 def test_gated_widths_are_the_models_own() -> None:
     """OLMo states both halves (22,016 of 2 x 11,008), GPT-NeoX three parts rounded up (32,768 / 3 to 11,008)."""
-    gated = NEOX.replace('"pos_emb"', '"activation": "swiglu", "intermediate_size": 32768, "mlp_multiple_of": 256, "pos_emb"')
+    gated = NEOX.replace(
+        '"pos_emb"', '"activation": "swiglu", "intermediate_size": 32768, "mlp_multiple_of": 256, "pos_emb"'
+    )
     assert reading.read("olmo", OLMO).shape["ffn"] == 11008
     assert reading.read("gpt-neox", gated).shape["ffn"] == 11008
 

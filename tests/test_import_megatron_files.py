@@ -129,3 +129,15 @@ def test_groups_count_where_they_are_switched_on() -> None:
     assert reading.read("megatron", groups).shape["kv_heads"] == 12
     assert reading.read("megatron", f"{groups} --group-query-attention").shape["kv_heads"] == 4
     assert reading.read("megatron", f"{SMALL} --attention-head-type multiquery").shape["kv_heads"] == 1
+
+
+def test_a_file_that_a_script_sources_is_read_where_it_lies_beside(tmp_path: Path) -> None:
+    written(tmp_path, "model.sh", "TP=4\nARGS='--global-batch-size 16'")
+    ends = f"torchrun pretrain_gpt.py {SMALL} --tensor-model-parallel-size ${{TP:-1}} ${{ARGS:-}}"
+
+    for name in ("./model.sh", "$(dirname $0)/model.sh", "${HERE}/model.sh"):
+        found = read(written(tmp_path, "run.sh", f"source {name}\n{ends}"))
+        assert (found.settings["tp"], found.batch) == (4, 16)
+    outside = read(written(tmp_path / "inner", "run.sh", f"source ../model.sh\n{ends}"))
+    assert (outside.settings["tp"], outside.batch) == (1, None)
+    assert any("was not read" in line for line in outside.assumed)

@@ -86,7 +86,8 @@ def of_script(reader: Callable[[Script], T], text: str, folder: Path, started: S
         commands = started.run and sandbox.ran(Path(text), started.arguments, started.environment)
         counted = started.machine() if counts.COUNTS.search(text_of(text)) else {}
         given = {**counted, **started.environment}
-        return read_as(commands or script(text_of(text), started.arguments, given)), str(example)
+        around = folder if is_file(text) else None
+        return read_as(commands or script(text_of(text), started.arguments, given, around)), str(example)
     except Branches as branches:
         if started.run or not is_file(text):
             raise

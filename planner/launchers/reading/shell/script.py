@@ -227,8 +227,8 @@ class _Reader:
         if words[0] == "cat" and statement.document is not None:
             self.documents[self.document(statement, way)] = None
         if words[0] in (".", "source") and len(words) > 1:
-            if (beside := sourced.text_of(words[1], self.folder)) is not None:
-                return self.run(syntax.parsed(beside), [way], depth + 1)
+            if (inner := sourced.text_of(words[1], self.folder)) is not None:
+                return self.run(syntax.parsed(inner), [way], depth + 1)
             self.unread[words[1]] = None
             return [way]
         if (inner := self.inner(words, statement, way)) is not None:
