@@ -269,6 +269,10 @@ def test_ms_swifts_own_defaults_are_taken() -> None:
     assert (found.settings["recompute"], found.precision, found.rank, found.per_rank) == ("full", "bf16", 8, 16)
     assert found.targets is not None and len(found.targets) == 7
     assert "gradient_checkpointing not stated: True, the program's default" in found.assumed
+    spread = "CUDA_VISIBLE_DEVICES=0,1,2,3 NPROC_PER_NODE=2 swift sft --model llama3-8b --per_device_train_batch_size 2"
+    assert reading.read("trainer", spread).per_rank == 8  # 2 x 4 x 2 processes
+    assert any("take turns" in line for line in reading.read("trainer", spread).differs)
+    assert reading.read("trainer", spread.replace("NPROC_PER_NODE=2 ", "")).ranks == 1
     stated = reading.read("trainer", f"{command} --gradient_checkpointing false --torch_dtype float16 --lora_rank 4")
     assert (stated.settings["recompute"], stated.precision, stated.rank) == ("none", "fp16", 4)
 

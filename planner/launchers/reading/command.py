@@ -38,6 +38,7 @@ class TrainingCommand:
         launcher: Options in front of the program.
         starter: The command itself: torchrun, python, deepspeed, ...
         ranks: Processes that it starts, where it says so.
+        seen: Accelerators that it sees on a node, where it says so.
         assumed: What the script leaves to others, and what was taken.
     """
 
@@ -47,6 +48,7 @@ class TrainingCommand:
     launcher: Options
     starter: str = ""
     ranks: int | None = None
+    seen: int | None = None
     assumed: tuple[str, ...] = ()
 
 
@@ -93,6 +95,7 @@ def command(
         launcher=options(launcher, ()),
         starter=first[0].rpartition("/")[2],
         ranks=ranks.pop() if len(ranks) == 1 else None,
+        seen=_seen(found[0]),
         assumed=tuple(assumed(script)),
     )
 
@@ -221,11 +224,16 @@ def _visible(words: Words) -> int | None:
     if re.fullmatch(r"[1-9]\d{0,5}", variables.get("NPROC_PER_NODE", "")):
         nodes = variables.get("NNODES", "1")
         return int(variables["NPROC_PER_NODE"]) * int(nodes) if re.fullmatch(r"[1-9]\d{0,5}", nodes) else None
+    alone = any(re.search(r"(^|/)(swift|llm_sft\.py)$|^--nnodes", word) for word in words)  # ms-swift: one process
+    return None if alone else _seen(words)
+
+
+def _seen(words: Words) -> int | None:
+    """Accelerators that a command sees on a node, by DeepSpeed's ``--include`` or CUDA's variable."""
     included = next((word.partition("localhost:")[2] for word in words if "localhost:" in word), "")
-    seen = included or variables.get("CUDA_VISIBLE_DEVICES", "")
-    if not re.fullmatch(r"\d+(,\d+)*,?", seen) or any(word.startswith("--nnodes") for word in words):
-        return None
-    return len(seen.strip(",").split(","))
+    visible = next((word.partition("=")[2] for word in words if word.startswith("CUDA_VISIBLE_DEVICES=")), "")
+    listed = included or visible
+    return len(listed.strip(",").split(",")) if re.fullmatch(r"\d+(,\d+)*,?", listed) else None
 
 
 def started_ranks(words: Words) -> int | None:

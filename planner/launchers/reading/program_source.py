@@ -48,7 +48,9 @@ def own_defaults(program: str, folder: Path, files: tuple[Path, ...]) -> dict[st
     stated = {
         name: value for name, value in _options([*ast.walk(tree)]) if name in READ and value not in (None, "", [])
     }
-    defaults = {**_adapters(tree, stated), **stated}
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) == "LoraConfig"]
+    conditional = _built(calls[0]) if len(calls) == 1 else {}
+    defaults = {**conditional, **_adapters(tree, stated), **stated}
     adapts = any(defaults.get(name) is True for name in NAMES["adapters"])
     return {name: value for name, value in defaults.items() if adapts or name not in NAMES["rank"]}
 
@@ -101,10 +103,14 @@ def _adapters(tree: ast.AST, stated: dict[str, Any]) -> dict[str, Any]:
     adapters: dict[str, Any] = {}
     for call in _unconditional(tree):
         if _called(call) in _ADAPTS:
-            adapters["use_lora"] = True
-            stated_there = {word.arg: _value(word.value) for word in call.keywords if word.arg in _KEYWORDS}
-            adapters |= {_KEYWORDS[str(name)]: value for name, value in stated_there.items() if value is not None}
+            adapters |= {"use_lora": True, **_built(call)}
     return adapters
+
+
+def _built(call: ast.Call) -> dict[str, Any]:
+    """What a call of PEFT's configuration states, as options say it."""
+    words = {word.arg: _value(word.value) for word in call.keywords if word.arg in _KEYWORDS}
+    return {_KEYWORDS[str(name)]: value for name, value in words.items() if value is not None}
 
 
 def _unconditional(node: ast.AST) -> Iterator[ast.Call]:

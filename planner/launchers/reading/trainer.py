@@ -63,7 +63,6 @@ _DEEPSPEED = {
 }
 """Axis of DeepSpeed's -> how the Trainer's runtime has it."""
 _SECOND: Mapping[str, Any] = WORDS["llama_factory_1"]
-_ALPACA: Mapping[str, Any] = WORDS["alpaca_lora"]
 _TRL_ONLY: list[str] = launcher_table("trl").head["marks"]
 
 
@@ -89,9 +88,6 @@ def read_command(script: Script) -> FoundOptions:
     values = {name: value for name, value in values.items() if name not in script.ignored}
     dialect = _dialect(started, values)
     assumed: list[str] = []
-    if _is_alpaca(dialect, values):
-        taken = {name: value for name, value in _ALPACA["usual"].items() if name not in values}
-        assumed.append(f"what it takes by itself, as alpaca-lora does: {_listed(taken)}")
     values = _todays(dialect, values)
     if not _LAUNCHES.isdisjoint(started.launcher):
         given = started.launcher.get("config_file")
@@ -122,6 +118,9 @@ def read_command(script: Script) -> FoundOptions:
     if named is not None and "stage" not in values:
         values = {"stage": "dpo", **values}
     found = _read(dialect, values, script.folder)
+    if dialect.options == SWIFT.options and (started.seen or 0) > (ranks or 1):
+        spread = "a process lays its model over several accelerators, which take turns; predicted as replicas"
+        found = replace(found, differs=(*found.differs, spread))
     return replace(found, ranks=ranks or found.ranks, assumed=[*started.assumed, *assumed, *found.assumed])
 
 
@@ -178,9 +177,6 @@ def _todays(dialect: Dialect, values: Values) -> dict[str, Any]:
     """Options of another release by the names that they have today, and what the program takes by itself."""
     if dialect.name == "llama-factory" and "model" in values and not values.keys().isdisjoint(_SECOND["marks"]):
         return _of_second(values)
-    if _is_alpaca(dialect, values):
-        renamed = {"global_batch_size" if name == "batch_size" else name: value for name, value in values.items()}
-        return {**_ALPACA["usual"], **renamed}
     if dialect is not SWIFT:
         return {**values}
     former: dict[str, str] = WORDS["former_swift"]
@@ -191,8 +187,17 @@ def _todays(dialect: Dialect, values: Values) -> dict[str, Any]:
     return {"tuner_type": kind, **_swift_precision(values), **values}
 
 
-def _is_alpaca(dialect: Dialect, values: Values) -> bool:
-    return dialect is TRAINER and values.keys() >= {*_ALPACA["marks"]}
+def _as_its_program(values: Values) -> tuple[Values, list[str]]:
+    """Options with what a program takes by itself that is known by them, and a line that says so."""
+    for row in WORDS["takes"]:
+        if sum(mark in values for mark in row["marks"]) >= row["needs"]:
+            renamed = row.get("renamed", {})
+            stated = {renamed.get(name, name): value for name, value in values.items()}
+            adapts = row["usual"].get("use_lora") or any(true(stated.get(name)) for name in NAMES["adapters"])
+            usual = {name: value for name, value in row["usual"].items() if adapts or not name.startswith("lora_")}
+            taken = {name: value for name, value in usual.items() if not _stated(stated, name)}
+            return {**taken, **stated}, [f"as {row['program']} takes: {_listed(taken)}"] if taken else []
+    return values, []
 
 
 def _of_second(values: Values) -> dict[str, Any]:
@@ -228,6 +233,9 @@ def read_file(name: str) -> Callable[[str, Path], FoundOptions]:
 
 
 def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
+    taken: list[str] = []
+    if dialect is TRAINER:
+        values, taken = _as_its_program(values)
     if dialect is TRAINER and "beta" in values and "stage" not in values:
         values = {"stage": _compared(folder), **values}
     if dialect is TRAINER and not values.keys().isdisjoint(_TRL_ONLY):
@@ -286,7 +294,7 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
         shards=replicas if replicas > 1 else None,
         differs=(*_differs(dialect, values, sharded, runtime), *(_DEEPSPEED[axis] for axis in nearest)),
         unread=[],
-        assumed=[*_defaults(dialect, values), *assumed],
+        assumed=[*taken, *_defaults(dialect, values), *assumed],
     )
 
 

@@ -123,7 +123,8 @@ def _engine_file(folder: Path, name: str) -> tuple[str, list[str]]:
     zero["offload_optimizer"] = {"device": rows.get("optimizer", "none")}
     zero["offload_param"] = {"device": rows.get("weights", "none")}
     engine = {"zero_optimization": zero, "bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": "auto"}
-    return json.dumps(engine), [f"{name}: not there; ZeRO-{stage}, as the program's own file of that name has it"]
+    shipped_as = f"{name}: not there; ZeRO-{stage}, as the program's own file of that name has it"
+    return json.dumps(engine), [shipped_as] if name.endswith(".json") else []
 
 
 def fsdp_config(values: Values, folder: Path) -> dict[str, Any]:
