@@ -90,12 +90,27 @@ READ: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
         {"model": "qwen2.5-7b", "micro": 8, "cp": 2, "batch": 256, "sequence": 2048}, ""),
     "nemo-rl: a root that lies elsewhere": (
         {"a.yaml": "defaults: ../../sft.yaml\nsft: {max_num_steps: 5}\n"
-                   "policy: {megatron_cfg: {enabled: true, tensor_model_parallel_size: 2}, dtensor_cfg: {enabled: false}}"},
+                   "policy: {megatron_cfg: {enabled: true, tensor_model_parallel_size: 2},\n"
+                   "         dtensor_cfg: {enabled: false}}"},
         {"model": "llama3.2-1b", "batch": 32, "sequence": 1024, "zero": 1, "sequence_parallel": "off", "tp": 2},
         "sft.yaml is not at hand: what it says is taken from NeMo-RL 7ea279ab"),
     "torchtune: blocks are not compiled": (
         {"a.yaml": "model: {_component_: torchtune.models.qwen2.qwen2_7b}\ncheckpointer: x\nmetric_logger: x\n"
                    "compile: False"}, {"model": "qwen2.5-7b"}, "blocks are not compiled by torch.compile"),
+    "litgpt: a configuration in place of a name": (
+        {"a.yaml": "model_name: stories15M\nout_dir: x\ntrain: {global_batch_size: 512, micro_batch_size: 128}\n"
+                   "model_config: {n_layer: 6, n_embd: 288, n_head: 6, intermediate_size: 768, padded_vocab_size: 1000,"
+                   " block_size: 256, mlp_class_name: LLaMAMLP, norm_class_name: RMSNorm, bias: false}"},
+        {"model": None, "sequence": 256, "micro": 128}, ""),
+    "nanotron: selective, biases": (
+        {"a.yaml": "parallelism: {dp: 2, tp: 1, pp: 1, recompute_granularity: SELECTIVE}\ntokens: {micro_batch_size: 2,"
+                   " sequence_length: 64}\nmodel: {model_config: {num_hidden_layers: 2, hidden_size: 64,"
+                   " num_attention_heads: 2, attention_bias: true}}\ndoremi: {ref_model_resume_checkpoint_path: x}"},
+        {"recompute": "selective", "micro": 2}, "a reference model reads all sequences, too"),
+    "llm-foundry: texts padded to the longest": (
+        {"a.yaml": "model: {name: hf_causal_lm, pretrained_model_name_or_path: gpt2, pretrained: true}\n"
+                   "max_seq_len: 64\nmax_duration: 1ep\nglobal_train_batch_size: 8\ntrain_loader: {name: finetuning}"},
+        {"method": "finetune"}, "packing fills them"),
 }  # fmt: skip
 
 
@@ -120,6 +135,12 @@ REFUSED = {
     "torchtune's preferences": (
         "model: {_component_: torchtune.models.llama3.llama3_8b}\ncheckpointer: x\nmetric_logger: x\n"
         "loss: {_component_: torchtune.rlhf.loss.DPOLoss}", "loss._component_ torchtune.rlhf.loss."),
+    "llm-foundry's frozen layers": (
+        "model: {name: hf_causal_lm, pretrained_model_name_or_path: gpt2}\nmax_seq_len: 64\nmax_duration: 1ep\n"
+        "global_train_batch_size: 8\nalgorithms: {layer_freezing: {freeze_start: 0.5}}", "algorithms.layer_freezing"),
+    "a mask of pruning": (
+        "model: {d_model: 64, n_layers: 2, n_heads: 2, l0_module: {target_sparsity: 0.5}}\nmax_seq_len: 64\n"
+        "max_duration: 1ep\nglobal_train_batch_size: 8\ntrain_loader: {name: text}", "model.l0_module.target_spars"),
     "several works": (
         "".join(f"python3 -m MaxText.train base.yml model_name=llama3-8b per_device_batch_size={n}\n" for n in (1, 2)),
         "2 commands of MaxText in it, which differ in per rank"),

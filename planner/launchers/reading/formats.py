@@ -202,6 +202,8 @@ def read(kind: Format, values: Values) -> FoundOptions:
         settings["zero"] = zero
     plain = _plain(str(facts.get("model") or ""))
     model = library_name(kind.rows.get("models", {}).get(plain, plain)) or None
+    if kind.rows.get("shape_leads") and "shape.layers" in stated:
+        model = None
     by_name = kind.name == "torchtune" and "lora" in str(facts.get("model"))
     adapted = by_name or (bool(facts.get("rank")) and kind.name != "torchtune")
     method = str(facts.get("method", "pretrain"))
@@ -441,5 +443,7 @@ def _differs(kind: Format, values: Values, zero: object, mixture: bool) -> Itera
             yield f"{key} {one}: the program puts {leads} in its place; predicted with {other}"
     if zero == 2 and kind.rows["runtime"] == "fsdp":
         yield "weights stay whole after the forward pass; predicted as given back"
-    if "packs" in kind.rows and _stated(values, kind.rows["packs"]) not in ("true", "1"):
-        yield PADS
+    padded = kind.rows.get("padded", {}).items()
+    if "packs" in kind.rows and all(re.fullmatch(is_so, _stated(values, key)) for key, is_so in padded):
+        if not re.fullmatch(r"true|auto|[1-9][\d.]*", _stated(values, kind.rows["packs"])):
+            yield PADS
