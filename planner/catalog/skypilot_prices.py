@@ -15,13 +15,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from planner.base import reading
 from planner.base.errors import WrongQuestion
 from planner.catalog.files import MAX_BYTES, PRICE_COLUMNS
 from planner.catalog.loading import Catalog
 from planner.schema.hardware import Node
+from planner.schema.listings import CatalogImport, PriceRowRemark
 
 REQUIRED = ("InstanceType", "AcceleratorName", "AcceleratorCount", "Price", "SpotPrice", "Region")
 HOST_ONLY = re.compile(r"(a2|a3|n1|g2)-")
@@ -59,25 +59,8 @@ MEMORY_SLACK = 0.2
 _NEBIUS = re.compile(r"gpu-(h100|h200|b200)-\w+_8gpu-.*")
 US = re.compile(r"us[-a-z]|eastus|westus|centralus|southcentralus|.*us\d?$")
 
-
-class Refusal(NamedTuple):
-    """A row that could not be used, or not as it stands, and why."""
-
-    file: str
-    line: int
-    what: str
-    reason: str
-
-
-@dataclass(frozen=True)
-class ImportedPrices:
-    """What a folder of lists gave."""
-
-    prices: tuple[dict[str, str], ...]
-    """Rows of ``prices/*.csv``, columns as there."""
-    refused: tuple[Refusal, ...]
-    mended: tuple[Refusal, ...]
-    """Rows that were used, but not for all that they say: another count, a spot price that is none."""
+Remarks = list[PriceRowRemark]
+"""Rows that could not be used, or not as they stand."""
 
 
 @dataclass(frozen=True)
@@ -94,8 +77,14 @@ class _Row:
     zone: str
     info: object
 
+    def remark(self, reason: str, what: str | None = None) -> PriceRowRemark:
+        """Why the row, which is its instance's unless `what` says of what, could not be used, or not as it stands."""
+        return PriceRowRemark(
+            file=self.file, line=self.line, what=self.instance if what is None else what, reason=reason
+        )
 
-def read(folder: Path, known: Catalog, imported_on: str) -> ImportedPrices:
+
+def read(folder: Path, known: Catalog, imported_on: str) -> CatalogImport:
     """The prices of the catalog's cloud instances in a folder of lists.
 
     Arguments:
@@ -107,33 +96,33 @@ def read(folder: Path, known: Catalog, imported_on: str) -> ImportedPrices:
         WrongQuestion: no such folder, no list in it, or a list that is none.
     """
     lists = _lists(folder)
-    refused: list[Refusal] = []
+    refused: Remarks = []
     rows = [row for cloud, path in lists for row in _rows(cloud, path, refused)]
     offers: dict[str, list[tuple[_Row, float | None, float | None]]] = defaultdict(list)
     parts = _accelerator_prices(rows)
-    mended: list[Refusal] = []
+    mended: Remarks = []
     for row in rows:
         name, price, spot = _offer(row, parts, known, refused)
         if name:
             mended += _doubts(row, known.nodes[name], price, spot)
             offers[name].append((row, price, spot))
     prices = [line for name in sorted(offers) for line in _priced(name, offers[name], imported_on, refused)]
-    return ImportedPrices(tuple(prices), tuple(refused), tuple(mended))
+    return CatalogImport(prices=tuple(prices), refused=tuple(refused), mended=tuple(mended))
 
 
-def _doubts(row: _Row, node: Node, price: float | None, spot: float | None) -> Iterator[Refusal]:
+def _doubts(row: _Row, node: Node, price: float | None, spot: float | None) -> Iterator[PriceRowRemark]:
     """What of a row is not taken at its word."""
     if row.instance and row.count != node.accelerators:
         reason = (
             f"{row.count:g} accelerators are listed; its price was taken as that of the catalog's {node.accelerators}"
         )
-        yield Refusal(row.file, row.line, row.instance, reason)
+        yield row.remark(reason)
     if price is not None and spot is not None and spot >= price:
         reason = f"a spot price of {spot:g} USD/h, not below the {price:g} on demand: no spot price was taken"
-        yield Refusal(row.file, row.line, row.instance or row.accelerator, reason)
+        yield row.remark(reason, row.instance or row.accelerator)
 
 
-def as_csv(imported: ImportedPrices) -> str:
+def as_csv(imported: CatalogImport) -> str:
     """The rows as the text of a price list."""
     out = io.StringIO()
     writer = csv.DictWriter(out, PRICE_COLUMNS, lineterminator="\n")
@@ -157,7 +146,7 @@ def _lists(folder: Path) -> list[tuple[str, Path]]:
     return lists
 
 
-def _rows(cloud: str, path: Path, refused: list[Refusal]) -> Iterator[_Row]:
+def _rows(cloud: str, path: Path, refused: Remarks) -> Iterator[_Row]:
     text = reading.text(path, "a price list", 20 * MAX_BYTES)
     reader = csv.DictReader(io.StringIO(text))
     missing = [name for name in REQUIRED if name not in (reader.fieldnames or ())]
@@ -169,7 +158,7 @@ def _rows(cloud: str, path: Path, refused: list[Refusal]) -> Iterator[_Row]:
             yield row
 
 
-def _row(cloud: str, file: str, line: int, fields: Mapping[str, str | None], refused: list[Refusal]) -> _Row | None:
+def _row(cloud: str, file: str, line: int, fields: Mapping[str, str | None], refused: Remarks) -> _Row | None:
     def text(name: str) -> str:
         return (fields.get(name) or "").strip()
 
@@ -188,7 +177,8 @@ def _row(cloud: str, file: str, line: int, fields: Mapping[str, str | None], ref
             info=_info(text("GpuInfo")),
         )
     except ValueError as error:
-        refused.append(Refusal(file, line, text("InstanceType") or text("AcceleratorName"), str(error)))
+        what = text("InstanceType") or text("AcceleratorName")
+        refused.append(PriceRowRemark(file=file, line=line, what=what, reason=str(error)))
         return None
 
 
@@ -240,7 +230,7 @@ def _accelerator_prices(rows: Iterable[_Row]) -> Parts:
     }
 
 
-def _offer(row: _Row, parts: Parts, known: Catalog, refused: list[Refusal]) -> tuple[str, float | None, float | None]:
+def _offer(row: _Row, parts: Parts, known: Catalog, refused: Remarks) -> tuple[str, float | None, float | None]:
     """The catalog's node that a row prices, with its prices a node; an empty name where there is none."""
     if not row.accelerator:
         return "", None, None  # a host, or half of an offer
@@ -248,25 +238,25 @@ def _offer(row: _Row, parts: Parts, known: Catalog, refused: list[Refusal]) -> t
         return _tpu(row, known, refused)
     node = _node(row, known)
     if node is None:
-        refused.append(Refusal(row.file, row.line, row.instance, "no such instance in the catalog"))
+        refused.append(row.remark("no such instance in the catalog"))
         return "", None, None
     wanted = ALIASES.get(row.accelerator, (row.accelerator,))
     if node.accelerator not in wanted:
         reason = f"{row.accelerator} is listed, and the catalog's {node.id} has {node.accelerator}"
-        refused.append(Refusal(row.file, row.line, row.instance, reason))
+        refused.append(row.remark(reason))
         return "", None, None
     size = memory_mib(row.info, row.accelerator)
     held = known.accelerators[node.accelerator].memory / 2**20
     if size is not None and abs(size / held - 1) > MEMORY_SLACK:
         reason = f"{size / 1024:.0f} GiB an accelerator are listed, and {node.accelerator} has {held / 1024:.0f}"
-        refused.append(Refusal(row.file, row.line, row.instance, reason))
+        refused.append(row.remark(reason))
         return "", None, None
     price, spot = row.price, row.spot
     if row.cloud == "gcp" and HOST_ONLY.match(row.instance):
         part = parts.get((row.zone or row.region, row.accelerator, f"{node.accelerators:g}"))
         if part is None:
             reason = "lists the host only, and no row gives the price of its accelerators in that zone"
-            refused.append(Refusal(row.file, row.line, row.instance, reason))
+            refused.append(row.remark(reason))
             return "", None, None
         price = price + part[0] if price and part[0] else None
         spot = spot + part[1] if spot and part[1] else None
@@ -283,7 +273,7 @@ def _node(row: _Row, known: Catalog) -> Node | None:
     return node if node is not None and node.kind == "cloud" else None
 
 
-def _tpu(row: _Row, known: Catalog, refused: list[Refusal]) -> tuple[str, float | None, float | None]:
+def _tpu(row: _Row, known: Catalog, refused: Remarks) -> tuple[str, float | None, float | None]:
     """A slice by its chips: the catalog's host of that generation, at the price of its own chips."""
     match = TPU.fullmatch(row.accelerator)
     if match is None:
@@ -294,7 +284,7 @@ def _tpu(row: _Row, known: Catalog, refused: list[Refusal]) -> tuple[str, float 
     chip = TPU_CHIP.get(generation)
     node = next((n for n in known.nodes.values() if n.kind == "cloud" and n.accelerator == chip), None)
     if node is None or chips <= 0:
-        refused.append(Refusal(row.file, row.line, row.accelerator, "no host of that generation in the catalog"))
+        refused.append(row.remark("no host of that generation in the catalog", row.accelerator))
         return "", None, None
     share = node.accelerators / chips
     return node.id, row.price and row.price * share, row.spot and row.spot * share
@@ -307,7 +297,7 @@ def _priced(
     name: str,
     offers: list[tuple[_Row, float | None, float | None]],
     imported_on: str,
-    refused: list[Refusal],
+    refused: Remarks,
 ) -> Iterator[dict[str, str]]:
     """The median over zones (those of the United States, if any), and the range; a spot price only where it is below
     the price on demand.
@@ -333,4 +323,4 @@ def _priced(
                 "assumed": "",
             }
     if not usual and not spots:
-        refused.append(Refusal(first.file, first.line, name, "no price in any zone (capacity blocks only?)"))
+        refused.append(first.remark("no price in any zone (capacity blocks only?)", name))

@@ -105,6 +105,7 @@ def check(folder: Path | None, extra: Path | None, as_json: bool) -> None:
     """
     from planner.catalog import load, problems
     from planner.commands.screen import render
+    from planner.schema.listings import CatalogCheck, CatalogProblem
 
     if folder is not None:
         folders = [folder] if extra is None else [extra, folder]
@@ -112,8 +113,7 @@ def check(folder: Path | None, extra: Path | None, as_json: bool) -> None:
         folders = [layer.folder for layer in load(extra).layers]
     found: list[FileProblem] = [problem for each in folders for problem in problems(each)]
     if as_json:
-        rows = [problem._asdict() for problem in found]
-        render.json({"kind": "catalog-check", "schema_version": 1, "problems": rows})
+        render.record(CatalogCheck(problems=tuple(CatalogProblem(**problem._asdict()) for problem in found)))
     else:
         for problem in found:
             render.text(str(problem))
@@ -156,12 +156,9 @@ def import_prices(
     from planner.commands.screen.catalog_view import imported
 
     if as_json:
-        refused = [refusal._asdict() for refusal in found.refused]
-        mended = [row._asdict() for row in found.mended]
-        document = {"kind": "catalog-import", "schema_version": 1, "prices": found.prices}
-        render.json(document | {"refused": refused, "mended": mended})
-        return
-    imported(found, output)
+        render.record(found)
+    else:
+        imported(found, output)
 
 
 @catalog.command()
@@ -179,18 +176,16 @@ def stale(as_of: str | None, days: int | None, extra: Path | None, as_json: bool
       clusterwright catalog import-prices skypilot-catalog/catalogs/v8 -o my-catalog
       clusterwright catalog stale --catalog my-catalog
     """  # noqa: D301 - click reads the control character itself
-    from dataclasses import asdict
-
     from planner.catalog import ages, load
     from planner.commands.screen import render
     from planner.procurement.supply.prices import parts
+    from planner.schema.listings import StalePrices
 
     day, most = _day("--as-of", as_of), ages.STALE_DAYS if days is None else days
     known = load(extra)
     found = ages.stale(known, day, most, [(part, part.usd) for part in parts(known).values()])
     if as_json:
-        rows = [asdict(each) for each in found]
-        render.json({"kind": "catalog-stale", "schema_version": 1, "as_of": day, "days": most, "prices": rows})
+        render.record(StalePrices(as_of=day, days=most, prices=tuple(found)))
         return
     ages_of = ["" if x.age_days is None else f"{x.age_days:,.0f} d" for x in found]
     table = [
@@ -219,12 +214,13 @@ def _day(flag: str, text: str | None) -> str:
 def _overview(known: Catalog, as_json: bool) -> None:
     from planner.catalog import BUILT_IN, FOLDERS, ONE
     from planner.commands.screen import render
+    from planner.schema.listings import CatalogOverview, CountedEntries
 
     own = {kind: {n: o for n, o in known.origins_of(kind).items() if o != BUILT_IN} for kind in FOLDERS}
     counts = {kind: len(known.entries(kind)) for kind in FOLDERS}
     if as_json:
-        rows = [{"kind": kind, "entries": counts[kind], "own": own[kind]} for kind in FOLDERS]
-        render.json({"kind": "catalog-overview", "schema_version": 1, "versions": known.versions(), "kinds": rows})
+        kinds = tuple(CountedEntries(kind=kind, entries=counts[kind], own=own[kind]) for kind in FOLDERS)
+        render.record(CatalogOverview(versions=known.versions(), kinds=kinds))
         return
     render.table(
         ["kind", "entries", "built-in", "yours"],

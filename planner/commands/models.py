@@ -35,13 +35,13 @@ def list_(extra: Path | None, as_json: bool) -> None:
     from planner.commands.screen import models_view as view
     from planner.models import families
     from planner.models.workload import library
+    from planner.schema.listings import ModelList
 
     known = library(extra)
     others = [found for entry, found in families.others().items() if entry not in known]
     if as_json:
         rows = [view.summary(known[entry], known.origin(entry)) for entry in known]
-        rows += [families_view.summary(found) for found in others]
-        render.json({"kind": "model-list", "schema_version": 1, "models": rows})
+        render.record(ModelList(models=(*rows, *map(families_view.summary, others))))
         return
     table = [view.row(known[entry], known.origin(entry)) for entry in sorted(known, key=view.natural)]
     render.table(view.HEADERS, table, align=view.ALIGN, priority=view.PRIORITY)

@@ -13,7 +13,7 @@ from planner.commands.screen import render
 from planner.schema.hardware import Accelerator, Entry, Fabric, Link, Node, Region, Runtime
 
 if TYPE_CHECKING:
-    from planner.catalog.skypilot_prices import ImportedPrices, Refusal
+    from planner.schema.listings import CatalogImport, PriceRowRemark
 
 Row = list[str]
 _NOTHING = "-"
@@ -186,7 +186,7 @@ def _shown(name: str, value: object) -> str:
 _REFUSED_SHOWN = 8
 
 
-def _listed(label: str, rows: Sequence[Refusal]) -> None:
+def _listed(label: str, rows: Sequence[PriceRowRemark]) -> None:
     """Rows and their reasons, each once."""
     counted = Counter((row.what, row.reason) for row in rows)
     for (what, reason), n in counted.most_common(_REFUSED_SHOWN):
@@ -195,7 +195,7 @@ def _listed(label: str, rows: Sequence[Refusal]) -> None:
         render.labelled("", f"and {len(counted) - _REFUSED_SHOWN} more (--json lists every row)")
 
 
-def imported(found: ImportedPrices, output: Path | None) -> None:
+def imported(found: CatalogImport, output: Path | None) -> None:
     """What an import took and what it left out."""
     rows = [[row["id"], row["basis"], f"${float(row['usd']):,.2f}", row["low"], row["high"], row["region"]]
             for row in found.prices]  # fmt: skip

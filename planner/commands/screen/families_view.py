@@ -7,6 +7,7 @@ from typing import Any
 
 from planner.base import units
 from planner.cost import convolution, dlrm
+from planner.schema.listings import ListedModel
 from planner.schema.workload import ConvolutionNetwork, Recommender
 
 Row = list[str]
@@ -38,17 +39,17 @@ def row(model: Other) -> Row:
     return [model.id, family(model), units.format_count(total), units.format_count(active), sample(model), BUILT_IN]
 
 
-def summary(model: Other) -> dict[str, Any]:
+def summary(model: Other) -> ListedModel:
     """One entry of the list, as JSON."""
-    return {
-        "id": model.id,
-        "name": model.name,
-        "family": family(model),
-        "parameters": _parameters(model),
-        "active_parameters": _active(model),
-        "sample": sample(model),
-        "from": BUILT_IN,
-    }
+    return ListedModel(
+        id=model.id,
+        name=model.name,
+        family=family(model),
+        parameters=_parameters(model),
+        active_parameters=_active(model),
+        sample=sample(model),
+        origin=BUILT_IN,
+    )
 
 
 def document(model: Other) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from planner.cost.flops import training_flops
 from planner.figures.cost_inputs import shape
 from planner.models.parameters import Parameters, lora_parameters, parameters
 from planner.models.workload import workload
+from planner.schema.listings import ListedModel
 from planner.schema.workload import Model, Workload
 
 Row = list[str]
@@ -50,18 +51,18 @@ def row(model: Model, origin: str) -> Row:
     ]
 
 
-def summary(model: Model, origin: str) -> dict[str, Any]:
+def summary(model: Model, origin: str) -> ListedModel:
     """One entry of the list, as JSON."""
     counted = parameters(model)
-    return {
-        "id": model.id,
-        "name": model.name,
-        "family": model.family,
-        "parameters": counted.total,
-        "active_parameters": counted.active,
-        "sample": f"a sequence of {model.sequence:,} tokens",
-        "from": origin,
-    }
+    return ListedModel(
+        id=model.id,
+        name=model.name,
+        family=model.family,
+        parameters=counted.total,
+        active_parameters=counted.active,
+        sample=f"a sequence of {model.sequence:,} tokens",
+        origin=origin,
+    )
 
 
 def document(model: Model) -> dict[str, Any]:

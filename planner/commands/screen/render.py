@@ -23,6 +23,8 @@ from planner.commands.screen import typeset
 if TYPE_CHECKING:
     from rich.progress import Progress
 
+    from planner.schema.record import Record
+
 
 PROGRAM = "clusterwright"
 QUIET_SECONDS = 1.0
@@ -102,6 +104,13 @@ def json(obj: object) -> None:
     """Print a document as JSON: keys in their own order, indented by two, UTF-8, and no NaN."""
     document = json_module.dumps(obj, indent=2, ensure_ascii=not _speaks_unicode(sys.stdout), allow_nan=False)
     sys.stdout.write(document + "\n")
+
+
+def record(document: Record) -> None:
+    """Print a record as the document that its fields describe, without a digest."""
+    from planner.schema.record import dump
+
+    json(dump(document))
 
 
 def report(table: Mapping[str, object]) -> None:
