@@ -200,6 +200,17 @@ def test_openrlhfs_steps_are_read(text: str) -> None:
     assert (step.train, step.rollout, step.response_cap, step.micro_responses) == (8, None, 2048, 2)
 
 
+def test_a_model_at_two_of_its_steps_is_one_work() -> None:
+    """And rewards, templates and places are nobody's time."""
+    text = "".join(
+        f"torchrun t.py --model_name_or_path TinyLlama/TinyLlama-1.1B-step-{n}k --per_device_train_batch_size 2\n"
+        for n in (240, 480)
+    )
+
+    assert str(read("trainer", text, Started()).model).endswith("step-240k")
+    assert trainers_of_rl.read("openrlhf-rl", f"{RAY} --new_reward_url x --my_template y", Started()).train == 8
+
+
 @pytest.mark.parametrize("option", ["--lora_rank 8", "--max_epochs 2", "--new_option 3", "--dynamic_filtering"])
 def test_options_of_openrlhf_that_no_step_holds_are_refused(option: str) -> None:
     with pytest.raises(WrongQuestion, match=option.split()[0].removeprefix("--")):

@@ -125,7 +125,10 @@ def _refuse_several(read: Sequence[Options], known: Collection[str]) -> None:
 
 
 def _a_path(name: str, first: Options, other: Options) -> bool:
-    """Whether two commands differ in what they begin from alone: nothing there yet, or a checkpoint."""
+    """Whether two commands differ in what they begin from alone: nothing there yet, a checkpoint, a model's step."""
+    if name == "model_name_or_path" and first.get(name) and other.get(name):
+        steps = re.compile(r"[-_](intermediate|step|checkpoint|global|iter)\b.*")
+        return steps.sub("", first[name][0]) == steps.sub("", other[name][0])
     return name == "finetune" or (name == "pretrained-checkpoint" and name in first and name in other)
 
 

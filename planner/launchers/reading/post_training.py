@@ -21,6 +21,11 @@ MEGATRON_AXES = ("tp", "cp", "pp", "vpp", "ep", "zero", "recompute", "sequence_p
                  "offload_overlap", "dp_overlap")  # fmt: skip
 """Axes that options of Megatron Core say."""
 PADDED = "responses are padded to the longest of their micro-batch; predicted packed, which takes less"
+SILENT = re.compile(
+    r"(?!.*(model|adapter|lora|critic|teacher|draft|enable|length|size))(.*\.)?\w*(template|dataset|tokenizer|wandb|swanlab"
+    r"|reward|penalty|coeff?|url|api|_key|_dir|path|seed|logging|logger|experiment|project|_tags?|notes)\w*"
+)
+"""Words of keys that speak of data, rewards, places and logs in any trainer."""
 UNSET: tuple[Any, ...] = (None, False, "", (), [], {})
 
 
@@ -201,7 +206,7 @@ def other_keys(flags: TrainerFlags, aside: re.Pattern[str]) -> Iterator[str]:
         elif what := next((what for pattern, what in known.otherwise.items() if re.fullmatch(pattern, name)), None):
             if value not in UNSET:
                 notes.setdefault(what, []).append(f"{name.rpartition('.')[2]} {value!s:.40}")
-        elif not known.harmless.fullmatch(name) and value not in UNSET:
+        elif not known.harmless.fullmatch(name) and not SILENT.fullmatch(name) and value not in UNSET:
             wrong.append(name)
     if wrong:
         raise WrongQuestion(

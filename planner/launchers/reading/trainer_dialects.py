@@ -179,6 +179,7 @@ def library_name(name: str) -> str:
     name = re.sub(r"(.*/)?models--(?=\w)", "", name).replace("--", "/") if "models--" in name else name
     last = name.rstrip("/").rpartition("/")[2].lower()
     own = re.sub(r"([-_](hf|instruct|chat|base|it|v0\.\d|2507|bf16))+$", "", last)
+    own = re.sub(r"[-_](intermediate|step)[-_].*\d.*", "", own)  # a checkpoint on the way
     own = re.sub(r"(?<=qwen2\.5)-coder|(?<=^gemma)-1\.1", "", own)  # other weights of the same shape
     own = re.sub(r"^llama(?=-\d+b)", "llama1", own)
     plain = _letters(re.sub("^(meta|nvidia)-", "", own))
