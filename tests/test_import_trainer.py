@@ -372,6 +372,10 @@ def test_a_training_script_says_its_own_defaults() -> None:
     found = reading.read("trainer", command)
     assert (found.sequence, found.precision, found.rank, found.targets) == (512, "bf16", 64, ("q", "v"))
     assert reading.read("trainer", f"{command} --model_max_length 1024").sequence == 1024
+    always = SCRIPT + "    model = load(load_in_4bit=True)\n    model.gradient_checkpointing_enable()\n"
+    Path("train.py").write_text(always, encoding="utf-8")
+    found = reading.read("trainer", command)
+    assert (found.method, found.settings["recompute"]) == ("qlora", "full")
     Path("train.py").write_text(SCRIPT.replace("    model =", "    if asked:\n      model ="), encoding="utf-8")
     assert reading.read("trainer", command).method == "finetune"
 

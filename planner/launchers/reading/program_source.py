@@ -27,6 +27,8 @@ READ = {
 LARGEST = 400_000
 """Characters of a script that is read."""
 _ADAPTS = ("get_peft_model", "LoraConfig")
+_RECOMPUTES = ("gradient_checkpointing_enable", "prepare_model_for_kbit_training", "prepare_model_for_int8_training")
+_QUANTISES = ("load_in_4bit", "load_in_8bit")
 _KEYWORDS = {"r": "lora_r", "target_modules": "lora_target_modules"}
 """Arguments of PEFT's configuration -> options that say them."""
 
@@ -42,17 +44,24 @@ def own_defaults(program: str, folder: Path, files: tuple[Path, ...]) -> dict[st
     if len(text) > LARGEST:
         return None
     try:
-        tree = ast.parse(text)
+        return _defaults(ast.parse(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    stated = {
-        name: value for name, value in _options([*ast.walk(tree)]) if name in READ and value not in (None, "", [])
-    }
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and _called(node) == "LoraConfig"]
-    conditional = _built(calls[0]) if len(calls) == 1 else {}
-    defaults = {**conditional, **_adapters(tree, stated), **stated}
-    adapts = any(defaults.get(name) is True for name in NAMES["adapters"])
-    return {name: value for name, value in defaults.items() if adapts or name not in NAMES["rank"]}
+
+
+def _defaults(tree: ast.AST) -> dict[str, Any]:
+    """Defaults of options, and what is done or built whatever they say."""
+    nodes = [*ast.walk(tree)]
+    stated = {name: value for name, value in _options(nodes) if name in READ and value not in (None, "", [])}
+    built = [_built(node) for node in nodes if isinstance(node, ast.Call) and _called(node) == "LoraConfig"]
+    always = [*_unconditional(tree)]
+    done = dict.fromkeys(
+        ("gradient_checkpointing",) if any(_called(call) in _RECOMPUTES for call in always) else (), True
+    )
+    for call in always:
+        held = {word.arg: word.value for word in call.keywords if word.arg in _QUANTISES}
+        done |= {str(name): True for name, value in held.items() if _value(value) is True}
+    return {**(built[0] if len(built) == 1 else {}), **_adapters(always, stated), **stated, **done}
 
 
 def _options(nodes: list[ast.AST]) -> Iterator[tuple[str, Any]]:
@@ -96,12 +105,12 @@ def _value(node: ast.expr) -> Any:
     return value if isinstance(value, (str, int, float, bool, list)) else None
 
 
-def _adapters(tree: ast.AST, stated: dict[str, Any]) -> dict[str, Any]:
+def _adapters(always: list[ast.Call], stated: dict[str, Any]) -> dict[str, Any]:
     """What a script that adapts whatever its options say takes for rank and layers, as options say them."""
     if any(name in stated for name in NAMES["adapters"]) or any(stated.get(name) == 0 for name in NAMES["rank"]):
         return {}
     adapters: dict[str, Any] = {}
-    for call in _unconditional(tree):
+    for call in always:
         if _called(call) in _ADAPTS:
             adapters |= {"use_lora": True, **_built(call)}
     return adapters

@@ -102,7 +102,12 @@ def read_command(script: Script) -> FoundOptions:
         dialect is TRAINER
         and (own := program_source.own_defaults(started.program, script.folder, script.files)) is not None
     ):
-        taken = {name: value for name, value in own.items() if not _stated(values, name)}
+        adapts = any(true({**own, **values}.get(name)) for name in NAMES["adapters"])
+        taken = {
+            name: value
+            for name, value in own.items()
+            if not _stated(values, name) and (adapts or name not in NAMES["rank"])
+        }
         values = {**taken, **values}
         assumed += [f"{started.program.rpartition('/')[2]}'s own defaults: {_listed(taken)}"] if taken else []
     elif dialect is TRAINER and started.program.endswith(".py"):
@@ -184,7 +189,7 @@ def _todays(dialect: Dialect, values: Values) -> dict[str, Any]:
     kind = values.get("tuner_type") or values.get("train_type") or "lora"
     if kind not in ("lora", "full"):
         raise WrongQuestion(f"--from trainer: tuner_type {kind!s:.40}: choose full, lora")
-    return {"tuner_type": kind, **_swift_precision(values), **values}
+    return {"tuner_type": kind, "torch_dtype": "bfloat16", **_swift_precision(values), **values}
 
 
 def _as_its_program(values: Values) -> tuple[Values, list[str]]:
@@ -437,7 +442,8 @@ def _differs(dialect: Dialect, values: Values, sharded: FoundOptions, runtime: s
         yield f"optimizer {name}, of which {NEAREST[name][1]}; predicted as {NEAREST[name][0]}"
     if plugins := [str(name).rpartition(".")[2] for name in values.get("plugins") or () if "Liger" not in str(name)]:
         yield f"kernels of plugins as stated ({', '.join(plugins)}); predicted with the runtime's usual ones"
-    narrow = true(values.get("pure_bf16")) or str(values.get("torch_dtype")) in ("bfloat16", "float16")
+    narrow = true(values.get("pure_bf16")) or str(values.get("torch_dtype")) in ("bfloat16", "float16", "bf16", "fp16")
+    narrow |= dialect.name == "axolotl" and _precision(values, sharded.precision, []) != "fp32"
     if narrow and not dialect.adapts(values) and sharded.runtime == "pytorch-ddp":
         yield "weights and optimizer states in 16 bit, without a copy in 32 bit; predicted with one"
     if count(values, "lora_dim") and not true(values.get("only_optimize_lora")):
