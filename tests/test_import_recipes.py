@@ -132,3 +132,91 @@ def test_values_that_grow_without_end_are_not_known(text: str) -> None:
     except WrongQuestion:
         return
     assert str(value).startswith("not in the file")
+
+
+OLMO = """
+from functools import partial
+from olmo_core.config import DType
+from olmo_core.distributed.parallel import DataParallelType
+from olmo_core.internal.experiment import CommonComponents, build_config, main
+from olmo_core.nn.transformer import TransformerConfig
+from olmo_core.train.train_module import TransformerDataParallelConfig, TransformerTrainModuleConfig
+
+def model(common: CommonComponents):
+    return TransformerConfig.olmo2_7B(vocab_size=common.tokenizer.padded_vocab_size())
+
+def train_module(common):
+    size = 2 * common.max_sequence_length
+    if common.launch is not None:
+        size *= 2
+    return TransformerTrainModuleConfig(
+        rank_microbatch_size=size,
+        max_sequence_length=common.max_sequence_length,
+        dp_config=TransformerDataParallelConfig(name=DataParallelType.hsdp, param_dtype=DType.bfloat16),
+        EXTRA
+    )
+
+main(config_builder=partial(
+    build_config, global_batch_size=512 * 4096, max_sequence_length=4096, model_config_builder=model,
+    train_module_config_builder=train_module,
+))
+"""
+
+
+def test_olmo_cores_builders_are_called_with_its_common_parts() -> None:
+    found = read(detect(OLMO), OLMO.replace("EXTRA", ""))
+
+    assert (found.model, found.batch, found.sequence, found.settings["micro"]) == ("olmo2-7b", 512, 4096, 2)
+    assert (found.settings["zero"], found.settings["zero_scope"], found.precision) == (3, "node", "bf16")
+
+
+@pytest.mark.parametrize("line", ["pp_config=PipelineConfig(degree=2),", "mine=mine(),", "ac_config=AC(mode=Mode.x),"])
+def test_olmo_cores_other_keys_are_refused(line: str) -> None:
+    with pytest.raises(WrongQuestion, match=r"pp_config|mine|ac_config"):
+        read("olmo-core", OLMO.replace("EXTRA", line))
+
+
+RECIPE = """
+import nemo_run as run
+from nemo.collections import llm
+
+def configured(nodes=2):
+    recipe = llm.NAME(dir="/x", name="a", num_nodes=nodes, GIVEN)
+    recipe.trainer.strategy.context_parallel_size = 1
+    recipe.trainer.callbacks.append(Timer())
+    return recipe
+
+run.cli.main(llm.pretrain, default_factory=configured)
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "tp", "batch", "method", "zero"),
+    [
+        ("llama3_70b.pretrain_recipe", "num_gpus_per_node=8", 4, 512, "pretrain", 1),
+        ("llama3_8b.finetune_recipe", "num_gpus_per_node=8", 1, 128, "lora", 0),
+        ("llama3_8b.finetune_recipe", "peft_scheme='none'", 2, 128, "finetune", 1),
+        ("llama3_8b.finetune_recipe", "peft_scheme=None, seq_length=4096", 2, 128, "finetune", 1),
+    ],
+)
+def test_recipes_of_nemo_that_are_not_here_are_known_by_table(
+    name: str, given: str, tp: int, batch: int, method: str, zero: int
+) -> None:
+    found = read("nemo-2", RECIPE.replace("NAME", name).replace("GIVEN", given))
+
+    assert (found.settings["tp"], found.batch, found.method, found.settings["zero"]) == (tp, batch, method, zero)
+    assert (found.settings["cp"], found.ranks) == (1, 16)
+    assert any("begun with a recipe of NeMo" in note for note in found.assumed)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "reason"),
+    [
+        ("mine.pretrain_recipe", "a=1", "pretrain_recipe, which is not here"),
+        ("llama3_8b.pretrain_recipe", "performance_mode=True", "performance_mode"),
+        ("llama3_8b.finetune_recipe", "peft_scheme='dora'", "peft_scheme"),
+    ],
+)
+def test_recipes_and_arguments_that_no_table_has_are_refused(name: str, given: str, reason: str) -> None:
+    with pytest.raises(WrongQuestion, match=reason):
+        read("nemo-2", RECIPE.replace("NAME", name).replace("GIVEN", given))

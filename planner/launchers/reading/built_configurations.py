@@ -37,13 +37,46 @@ class Built:
     name: str
     values: Values
     changed_by: tuple[str, ...]
+    model: str | None = None
+    """The model that is asked for instead of its own."""
 
 
 @cache
 def recipes() -> Mapping[str, Values]:
     """Framework -> how its recipes are read."""
     path = Path(__file__).resolve().parent.parent / "recipes.toml"
-    return tomllib.loads(path.read_text(encoding="utf-8"))
+    frameworks: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
+    for rows in frameworks.values():
+        rows["makes"] = {**dict(_written_out(rows)), **rows.get("makes", {})}
+    return frameworks
+
+
+_FUNCTIONS = {"pretrain": "pretrain_recipe", "lora": "finetune_recipe", "full": "finetune_recipe none"}
+"""Column of the table of recipes -> the function that it is of, and what that is given."""
+
+
+def _written_out(rows: Values) -> Iterator[tuple[str, dict[str, Any]]]:
+    """(function of a recipe, key -> value of what it returns) of the words of a table."""
+    for module, columns in rows.get("recipes", {}).items():
+        for column, function in _FUNCTIONS.items():
+            if column not in columns:
+                continue
+            start = "pretrain" if column == "pretrain" else "finetune"
+            words = [*rows["base"][start].split(), f"model={columns['model']}", *columns[column].split()]
+            values: dict[str, str] = {}
+            for word in words:
+                key, _, value = word.partition("=")
+                values |= {} if word.startswith("-") else {key: value}
+                values.pop(word[1:], None)
+            made = {rows["short"].get(key, key): _typed(value) for key, value in values.items()}
+            yield f"{module}.{function}", {**made, "type": start}
+
+
+def _typed(text: str) -> Any:
+    """A word of the table as the program has it."""
+    if text in ("yes", "no"):
+        return text == "yes"
+    return text.split(",") if "," in text else int(text) if text.isdecimal() else text
 
 
 def framework(text: str) -> str | None:
@@ -67,11 +100,17 @@ def program(name: str, text: str, folder: Path, started: Any) -> list[Built]:
     built: list[Built] = []
 
     def keep(call: OutsideCall) -> None:
-        record = next(
-            (part for part in (*call.arguments, *call.words.values()) if isinstance(part, ProgramObject)), None
-        )
-        whole = record if rows.get("first", True) and record is not None else ProgramObject("", dict(call.words))
-        built.append(_built(call.name.rpartition(".")[2], whole))
+        given = [*call.arguments, *call.words.values()]
+        function = next((part for part in given if isinstance(part, ProgramFunction)), None)
+        record = next((part for part in given if isinstance(part, ProgramObject)), None)
+        whole = record if record is not None and not rows.get("words") else ProgramObject("", dict(call.words))
+        if "places" in rows and not re.fullmatch(rows["roots"], whole.type.rpartition(".")[2]):
+            placed = dict(zip(rows["places"], call.arguments, strict=False))
+            whole = ProgramObject(call.name, {**placed, **call.words})
+        if "builders" in rows:
+            whole = _with_builders(rows, reading, record or whole, function)
+        many = sum(one.name.partition(" ")[0] == call.name.rpartition(".")[2] for one in built)
+        built.append(_built(call.name.rpartition(".")[2] + f" {many + 1}" * (many > 0), whole))
 
     known = OutsideFunctions(
         harmless=re.compile(rows["unchanging"]).fullmatch,  # type: ignore[arg-type]
@@ -101,6 +140,24 @@ def program(name: str, text: str, folder: Path, started: Any) -> list[Built]:
     return built
 
 
+def _with_builders(
+    rows: Values, reading: Program, record: ProgramObject, function: ProgramFunction | None
+) -> ProgramObject:
+    """A configuration of which functions make the parts (``builders``: argument -> section), or one function all."""
+    common = ProgramObject(
+        rows["common"], {key: None if value == "none" else value for key, value in rows["given"].items()}
+    )
+    if function is not None and not any(name in record.fields for name in rows["builders"]):
+        made = reading.called(function, (common, []), {})
+        return made if isinstance(made, ProgramObject) else ProgramObject("", {"0": made})
+    whole = ProgramObject(record.type, dict(record.fields))
+    common.fields |= {name: value for name, value in record.fields.items() if name not in rows["builders"]}
+    for name, section in rows["builders"].items():
+        if name in whole.fields:
+            whole.fields[section] = reading.called(whole.fields.pop(name), (common,), {})
+    return whole
+
+
 def _number(text: str) -> Any:
     return int(text) if re.fullmatch(r"\d{1,12}", text) else text
 
@@ -117,6 +174,7 @@ def chosen(name: str, built: Sequence[Built], arguments: Sequence[str]) -> Built
     Raises:
         WrongQuestion: there is none, or there are several.
     """
+    built = [one for one in built if one.name in arguments] or built
     distinct = [one for place, one in enumerate(built) if one.values not in [other.values for other in built[:place]]]
     if not distinct:
         raise WrongQuestion(f"--from {name}: it builds no configuration that is started or returned by a function")

@@ -71,7 +71,7 @@ def plan(
     Raises:
         WrongQuestion: it cannot be read, or no plan can say it.
     """
-    started = replace(started, machine=lambda: counted_on(cluster))
+    started = replace(started, machine=lambda: counted_on(cluster), model=model)
     with wrappers.opened(text, started) as (text, started, job):
         source = detect(text) if source is None else source
         found = _with_micro(read(source, text, started), micro, source)

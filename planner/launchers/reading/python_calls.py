@@ -163,6 +163,9 @@ def built_in(environment: Mapping[str, str], name: str, arguments: tuple[Any, ..
         return [*range(*arguments)] if whole and arguments[2:] != (0,) else Unknown("range()")
     if name == "dict":
         return {**(words_of(arguments[0]) if arguments else {}), **words}
+    if name.endswith("get_world_size") and not arguments:
+        ranks = environment.get("WORLD_SIZE", "")
+        return int(ranks) if ranks.isdecimal() else Unknown("the number of ranks, --env WORLD_SIZE=...")
     if name in ("os.environ.get", "os.getenv"):
         default = arguments[1] if len(arguments) > 1 else words.get("default")
         return environment.get(str(arguments[0]), default) if arguments else default

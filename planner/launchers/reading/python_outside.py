@@ -135,6 +135,9 @@ class OutsideCalls:
             return python_calls.of_parser(owner, name, arguments, words, self.words)
         if self.known.itself(name):
             return owner
+        if not owner.type and name in ("append", "extend"):  # a list that the program does not make itself
+            owner.fields |= {item.type.rpartition(".")[2]: item for item in records([*arguments])}
+            return None
         if self.starts(name, arguments, words):
             return Unknown(name)
         if not self.known.harmless(whole) and not name.startswith("__"):

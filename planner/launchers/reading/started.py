@@ -31,6 +31,8 @@ class Started:
     """What a script that counts accelerators or nodes finds."""
     folder: Path | None = None
     """Where these are looked for, if not next to the configuration."""
+    model: str | None = None
+    """The model that is asked for instead of its own."""
 
 
 AS_IT_IS = Started()
