@@ -141,9 +141,9 @@ test-report: $(PAGES)/.installed
 # Real parsers, in environments of their own: their dependencies and ours do not mix. MEGATRON_LM=DIR adds a checkout of
 # Megatron-LM, whose parser is not published; CRDS=DIR the custom resource definitions of JobSet and Trainer; SLURM=DIR
 # a tree with slurmctld and slurmd; DEEPSPEED_EXAMPLES=DIR a checkout of DeepSpeedExamples; NCCL_TUNER=FILE the example
-# tuner plugin, or its source's folder.
+# tuner plugin, or its source's folder. `.ci/launcher-checkouts DIR` fetches them all, as every night does (launchers.yml).
 test-launchers: $(VENV)/.installed-dev $(foreach name,torch maxtext skypilot dstack,$(LAUNCHERS)/$(name)/.installed)
-	CLUSTERWRIGHT_THOROUGH_TESTS=1 LAUNCHERS=$(LAUNCHERS) $(BIN)/pytest -n auto -rs tests/launchers
+	CLUSTERWRIGHT_THOROUGH_TESTS=1 LAUNCHERS=$(LAUNCHERS) $(BIN)/pytest -n auto -rs $(or $(LAUNCHER_TESTS),tests/launchers)
 
 # Megatron-LM's, torchtitan's and Accelerate's jobs from a clean folder, one after the other; the first needs MEGATRON_LM=DIR, a
 # checkout of core_v0.16.1, whose pretrain_gpt.py is in no package.

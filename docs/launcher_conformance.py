@@ -22,8 +22,11 @@ def filled(page: str) -> str:
 def _lines() -> Iterator[str]:
     table: dict[str, dict[str, int | str]] = json.loads(DATA.read_text(encoding="utf-8"))
     counted = "plans taken | values compared | broken files refused"
-    yield f"| target | version | level | code that read the files | {counted} | counted by |\n"
-    yield "|---|---|---|---|---|---|---|---|\n"
+    yield f"| target | version | level | code that read the files | {counted} | started on CPU | counted by |\n"
+    yield "|---|---|---|---|---|---|---|---|---|\n"
     for name, exporter in EXPORTERS.items():
-        counts = [str(table[name][key]) for key in ("plans", "fields", "refused", "test")]
+        counts = [str(table[name][key]) for key in ("plans", "fields", "refused")]
+        jobs = "yes" if exporter.level in ("ran-cpu", "dry-scheduled") else "no"
+        counts += [f"{table[name]['steps']} steps, model and mesh equal" if "steps" in table[name] else jobs]
+        counts += [str(table[name]["test"])]
         yield f"| {name} | {exporter.version} | {exporter.level} | {exporter.validated_by} | {' | '.join(counts)} |\n"

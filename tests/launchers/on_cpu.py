@@ -117,4 +117,4 @@ def accelerate(torch):
 if "RANK" in os.environ:
     import torch.overrides
 
-    {"megatron": megatron_lm, "torchtitan": torchtitan, "hf-trainer": accelerate}[os.environ["ON_CPU"]](torch)
+    {"megatron": megatron_lm, "torchtitan": torchtitan}.get(os.environ["ON_CPU"], accelerate)(torch)
