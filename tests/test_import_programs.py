@@ -237,7 +237,7 @@ EARLIER = (
 
 def test_steps_of_earlier_verl_take_what_it_took() -> None:
     """64 responses of a micro-batch over 16 ranks are four of each; vLLM without graphs, and padded sequences."""
-    step = trainers_of_rl.read("verl", EARLIER, Started())
+    step = trainers_of_rl.read("verl", f"NNODES=${{NNODES:-2}}\n{EARLIER}", Started())
 
     assert (step.micro_responses, step.train, step.asked["engine"]) == (4, 16, "vllm")
     assert step.asked["rollout"].endswith("sequences=1024,eager")

@@ -43,7 +43,9 @@ def read(script: Script) -> StatedStep:
         WrongQuestion: there is none, or it says what no stated step holds.
     """
     for words in (words for way in script.ways for words in way):
-        if any(re.search(r"run_grpo\w*\.py$", word) for word in words):
+        at = next((at for at, word in enumerate(words) if re.search(r"run_grpo\w*\.py$", word)), None)
+        if at is not None:
+            words = words[at + 1 :]  # before it stand variables and what starts it
             after = words[words.index("--config") + 1 :] if "--config" in words else ()
             given = (word.partition("=")[2] for word in words if word.startswith("--config="))
             name = next(iter((*after, *given)), "")

@@ -59,8 +59,8 @@ def read(script: Script) -> StatedStep:
     commands: list[tuple[str, dict[str, Any]]] = []
     for way in script.ways:
         for words in way:
-            module = next((word for at, word in enumerate(words) if at and words[at - 1] == "-m"), "")
-            if module.startswith("verl.") and (started := (module, overrides(words))) not in commands:
+            at = next((at for at, word in enumerate(words) if at and words[at - 1] == "-m"), 0)
+            if words[at].startswith("verl.") and (started := (words[at], overrides(words[at + 1 :]))) not in commands:
                 commands.append(started)
     if not commands:
         raise WrongQuestion(f"--from verl: no command with python3 -m {', '.join(PLACED)} in it")
