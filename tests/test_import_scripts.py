@@ -8,9 +8,11 @@ import pytest
 
 from planner.base.errors import WrongQuestion
 from planner.launchers import reading
+from planner.launchers.reading.command import options
 from planner.launchers.reading.shell import sandbox
+from planner.launchers.reading.shell.assignments import UNSEEN as OPEN
 from planner.launchers.reading.shell.expansion import Expander, computed
-from planner.launchers.reading.shell.script import script
+from planner.launchers.reading.shell.script import Branches, script
 from tests.asking import ask
 
 START = "torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py"
@@ -285,3 +287,43 @@ def test_a_job_that_queues_itself_again_is_read_once(folder: Path) -> None:
     again = 'set -e\ncp /nowhere/a b\nif $(true); then sbatch "$0"; fi\nx=$1\ntorchrun pretrain_gpt.py --num-layers $x'
     (folder / "job.sh").write_text(again, encoding="utf-8")
     assert len(sandbox.ran(folder / "job.sh", ["4"]).ways[0]) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("(TP=4)", "2"),
+        ("f() { local TP=4; }\nf", "2"),
+        ("f() { TP=4; }\nf", "4"),
+        ("for i in 4 8; do TP=$i; break; done", "4"),
+        ("for i in 4 8; do if [ $i = 8 ]; then continue; fi; TP=$i; done", "4"),
+        ("TP=4 true --x", "2"),
+        ('declare "TP=4"', "4"),
+        ('export "TP"=4', "4"),
+        ("let TP=TP*2", OPEN),
+        ("((TP*=2))", OPEN),
+        ("((TP++))", OPEN),
+        ("printf -v TP %d 4", OPEN),
+        ("read -r TP PP <<< '4 2'", OPEN),
+        ("TP[0]=4", OPEN),
+    ],
+)
+def test_variables_are_those_of_a_shell_or_left_open(text: str, value: str) -> None:
+    """The values are bash's (5.2); what is left open is read in the sandbox."""
+    ways = script(f"TP=2\n{text}\nrun --tp $TP").ways
+    assert {words[-1] for way in ways for words in way if words[0] == "run"} == {value}
+
+
+def test_what_only_a_shell_knows_is_no_option() -> None:
+    for text in ("export $(cat .env)", "if nvidia-smi; then f() { TP=4; }; else f() { TP=2; }; fi"):
+        with pytest.raises(Branches, match="--run-script"):
+            script(text)
+    for word in ("$(cat args.txt)", "@args.txt", "\u2013-bf16"):
+        with pytest.raises(Branches, match="options may stand in it"):
+            options(["--micro-batch-size", "1", word], {"micro-batch-size"})
+    assert options(["--data-path", "$(cat args.txt)"], {"micro-batch-size"}) == {"data-path": ["$(cat args.txt)"]}
+
+
+def test_slurm_counts_its_lines_up_to_the_first_command() -> None:
+    text = "#!/bin/bash\n#SBATCH --nodes=4\n\n# why\nmodule load x\n#SBATCH --nodes=2\nrun --n $SLURM_NNODES"
+    assert script(text).ways[0][-1][-1] == "4"

@@ -11,6 +11,7 @@ from planner.base.errors import WrongQuestion
 from planner.launchers import checks
 from planner.launchers.reading.found_options import Options
 from planner.launchers.reading.shell import counts
+from planner.launchers.reading.shell.assignments import UNSEEN
 from planner.launchers.reading.shell.expansion import holds_options, open_variable
 from planner.launchers.reading.shell.script import Branches, Script, Words
 
@@ -23,6 +24,8 @@ _SETTING = re.compile(r"(CUDA_VISIBLE_DEVICES|NPROC_PER_NODE|NNODES)=")
 """A variable that is set for a command."""
 _TASKS = ("-np", "-n", "--np", "--ntasks")
 """How ``mpirun`` and ``srun`` count processes."""
+_WORDS_OF_ANOTHER = re.compile(r"\$\([^(].*\)|`.*`", re.DOTALL)
+"""A word that another command writes, whole."""
 _OF_ADDRESSES = re.compile(r"MASTER_|.*(_RANK|_KEY|_TOKEN|_ID|_ADDR|_PORT)$")
 """Variables that say where a job runs, or who runs it."""
 
@@ -202,6 +205,8 @@ def options(words: Sequence[str], known: Collection[str]) -> Options:
                 f"{word}: the text does not set it; --env {variable}='...' does (empty where it is), "
                 "or read what it starts (--run-script)"
             )
+        if known and _holds_others(word, takes=name is not None and not found[name]):
+            raise Branches(f"{word:.60}: options may stand in it; write them, or run the script (--run-script)")
         if word.startswith("--") and len(word) > 2:
             name, equals, value = word[2:].partition("=")
             found[name] = [value] if equals else []
@@ -214,11 +219,22 @@ def options(words: Sequence[str], known: Collection[str]) -> Options:
             named = re.search(r"\$\{?([A-Za-z_]\w*)", left)
             how = "--arg WORD for each argument of the script" if place else "write the value"
             how = f"--env {named[1]}=VALUE" if named and not place else how
-            raise WrongQuestion(
+            kind = Branches if UNSEEN in left else WrongQuestion
+            raise kind(
                 f"--{name} {left:.60}: its value is not in the text; {how}, or read what the script starts "
                 "(--run-script)"
             )
     return found
+
+
+def _holds_others(word: str, *, takes: bool) -> bool:
+    """Whether options may stand in a word: a file of them, what another command writes, a dash of a text program.
+
+    Args:
+        word: As the script has it.
+        takes: Whether it may be the value of the option before it.
+    """
+    return word.startswith(("@", "\u2013", "\u2014")) or (not takes and bool(_WORDS_OF_ANOTHER.fullmatch(word)))
 
 
 def _visible(words: Words) -> int | None:

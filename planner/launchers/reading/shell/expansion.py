@@ -142,7 +142,9 @@ class Expander:
         if index in ("[@]", "[*]") or name in "@*":
             if value is None:
                 return (raw,), False
-            return (value if isinstance(value, tuple) else (value,)), index == "[@]" or name == "@"
+            words = value if isinstance(value, tuple) else (value,)
+            several = index == "[@]" or name == "@"
+            return (words if several else (" ".join(words),)), several
         if value is None:
             return (raw if self.unset is None or name.isdigit() else self.unset,), False
         if isinstance(value, str):

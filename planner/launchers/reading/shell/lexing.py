@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -176,3 +177,15 @@ def _ended(end: int, text: str, start: int) -> int:
         line = text.count("\n", 0, start) + 1
         raise WrongQuestion(f"not a command: {text[start]} in line {line} is not closed")
     return end + 1
+
+
+def pasted(text: str) -> tuple[str, ...]:
+    """Options, or a program and its options, as a log or a page shows them: no shell has a say.
+
+    Raises:
+        WrongQuestion: a quote stays open.
+    """
+    try:
+        return tuple(shlex.split(text.replace("\\\n", " "), comments=True))
+    except ValueError as error:
+        raise WrongQuestion(f"not a command: {error}") from None

@@ -6,26 +6,23 @@ Where a branch hangs on what only a shell knows, both ways are followed.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading.shell import conditions, counts, slurm_variables, sourced, syntax
+from planner.launchers.reading.shell import assignments, conditions, counts, slurm_variables, sourced, syntax
 from planner.launchers.reading.shell.expansion import Expander, Value
-from planner.launchers.reading.shell.lexing import tokens
-from planner.launchers.reading.shell.syntax import Body, Branch, Case, Command, Function, Loop, Statement
+from planner.launchers.reading.shell.lexing import pasted
+from planner.launchers.reading.shell.syntax import Body, Branch, Case, Command, Function, Loop, Statement, Subshell
 
 Words = tuple[str, ...]
 MOST_WAYS = 64
 """Ways through a script's branches."""
 MOST_STEPS = 50_000  # statements on all of them: loops and functions may repeat
 DEEPEST = 20  # functions and scripts inside a script
-_SET_BY_DEFAULT = re.compile(r"\"?\$\{(?P<name>[A-Za-z_]\w*):?=.*\}\"?", re.DOTALL)
 _PASTED = re.compile(r"\s*(--\w|[^\s=]+\.py\s)")
 """Beginning of a text that is options alone, or a program with them."""
-_DECLARES = {"export", "declare", "local", "readonly", "typeset"}
 _MEANS = re.compile(r"--|-m$|.*\.(ya?ml|py)$")
 _INNER = {"bash", "sh", "sbatch", "srun", "qsub"}
 """Commands that run a here-document; of the first two ``-c`` is a script."""
@@ -65,7 +62,8 @@ class _Way:
 
     values: Mapping[str, Value]
     commands: tuple[Words, ...] = ()
-    ended: bool = False
+    ended: str = ""
+    """By what: exit, break or continue."""
 
 
 def script(
@@ -86,7 +84,7 @@ def script(
         WrongQuestion: no script, or one that grows without end.
     """
     if _PASTED.match(text):
-        return Script(((_pasted(text),),))
+        return Script(((pasted(text),),))
     reader = _Reader(folder)
     asked = {**counts.of_slurm(environment or {}), **slurm_variables.asked_of_slurm(text)}
     environment = {**asked, **(environment or {})}
@@ -107,14 +105,6 @@ def _given(arguments: Sequence[str]) -> dict[str, Value]:
     return {**places, "@": tuple(arguments), "*": " ".join(arguments), "#": str(len(arguments))}
 
 
-def _pasted(text: str) -> Words:
-    """Options, or a program and its options, as a log or a page shows them: no shell has a say."""
-    try:
-        return tuple(shlex.split(text.replace("\\\n", " "), comments=True))
-    except ValueError as error:
-        raise WrongQuestion(f"not a command: {error}") from None
-
-
 class _Reader:
     """What is common to all ways: functions, defaults taken, files not read, texts written."""
 
@@ -127,8 +117,8 @@ class _Reader:
         self.steps = 0
         self.forgiving = False
 
-    def run(self, body: Body, ways: Sequence[_Way], depth: int) -> list[_Way]:
-        """The ways behind some statements."""
+    def run(self, body: Body, ways: Sequence[_Way], depth: int, *over: str) -> list[_Way]:
+        """The ways behind some statements; what has ended by one of the words `over` goes on behind them."""
         if depth > DEEPEST:
             raise WrongQuestion("not a command: a function or a script that starts itself")
         for statement in body:
@@ -136,7 +126,7 @@ class _Reader:
             ways = _distinct(after for way in ways for after in self.step(statement, way, depth))
             if len(ways) > MOST_WAYS or self.steps > MOST_STEPS:
                 raise Branches("too many branches to follow; --run-script runs the script in a sandbox instead")
-        return [*ways]
+        return [replace(way, ended="") if way.ended in over else way for way in ways]
 
     def step(self, statement: Statement, way: _Way, depth: int) -> Iterable[_Way]:
         if way.ended:
@@ -144,8 +134,15 @@ class _Reader:
         if isinstance(statement, Command):
             return self.command(statement, way, depth)
         if isinstance(statement, Function):
+            if depth and self.functions.get(statement.name, statement.body) != statement.body:
+                raise Branches(
+                    f"{statement.name}: a function that branches define otherwise; --run-script runs the script"
+                )
             self.functions[statement.name] = statement.body
             return [way]
+        if isinstance(statement, Subshell):
+            inside = self.run(statement.body, [way], depth + 1)
+            return [replace(after, values=way.values, ended="") for after in inside]
         if isinstance(statement, Loop):
             return self.loop(statement, way, depth)
         return self.branched(statement, statement.parts, way, depth)
@@ -196,12 +193,14 @@ class _Reader:
         if statement.name is None:
             known = self.condition(statement.condition, way, depth)
             skipped = known is statement.until and known is not None
-            return [way] if skipped else [way, *self.run(statement.body, [way], depth + 1)]
-        ways = [way]
+            return [way] if skipped else [way, *self.run(statement.body, [way], depth + 1, "break", "continue")]
+        ways, over = [way], list[_Way]()
         for item in [word for raw in statement.words for word in self.expander(way).fields(raw)]:
             ways = [replace(each, values={**each.values, statement.name: item}) for each in ways]
-            ways = self.run(statement.body, ways, depth + 1)
-        return ways
+            ways = self.run(statement.body, ways, depth + 1, "continue")
+            over += [replace(after, ended="") for after in ways if after.ended == "break"]
+            ways = [after for after in ways if after.ended != "break"]
+        return [*over, *ways]
 
     def expander(self, way: _Way) -> Expander:
         return Expander(way.values, defaults=self.defaults)
@@ -209,21 +208,46 @@ class _Reader:
     def command(self, statement: Command, way: _Way, depth: int) -> Iterable[_Way]:
         raw = [*statement.words]
         if raw and raw[0] == ":":
-            return [self.defaulted(raw[1:], way)]
-        if raw and raw[0] in _DECLARES:
-            raw = [word for word in raw[1:] if not word.startswith("-")]
+            return [replace(way, values=assignments.defaulted(raw[1:], way.values, self.defaults))]
+        if raw and raw[0] in assignments.DECLARES:
+            plain = [word for word in raw[1:] if not word.startswith("-")]
+            declared = assignments.declared(plain, way.values, self.defaults)
+            if declared is None or (raw[0] != "export" and "-n" in raw):
+                raise Branches(
+                    f"{' '.join(raw):.60}: only a shell knows what it sets; --run-script runs it in a sandbox"
+                )
+            return [replace(way, values=declared)]
+        if hidden := assignments.unseen(raw):
+            if raw[0] == "read" and statement.document is not None:
+                return [replace(way, values={**way.values, hidden[-1]: self.document(statement, way).strip()})]
+            return [replace(way, values={**way.values, **dict.fromkeys(hidden, assignments.UNSEEN)})]
+        before = way
         while raw and (found := syntax.ASSIGNED.fullmatch(raw[0])):
-            way = self.assigned(found, way)
+            way = replace(way, values=assignments.assigned(found, way.values, self.defaults))
             raw = raw[1:]
-        words = [word for text in raw for word in self.expander(way).fields(text)]
-        if not words or statement.words[0] in _DECLARES:
+        if not raw:
             return [way]
+        if way is before:
+            return self.started(raw, statement, way, way, depth)
+        own = {name for name, value in way.values.items() if before.values.get(name) is not value}
+        outer = {name: before.values[name] for name in own & before.values.keys()}
+        inside = self.started(raw, statement, before, way, depth)  # what stands before a command is set for it alone
+        return [
+            replace(after, values={**{n: v for n, v in after.values.items() if n not in own}, **outer})
+            for after in inside
+        ]
+
+    def started(self, raw: Sequence[str], statement: Command, filled: _Way, way: _Way, depth: int) -> Iterable[_Way]:
+        """The ways behind a command whose words are filled with one way's variables, and which sees another's."""
+        words = [word for text in raw for word in self.expander(filled).fields(text)]
+        if not words:
+            return [way]
+        if words[0] in ("break", "continue"):
+            return [replace(way, ended=words[0])]
         if words[0] in ("exit", "return"):
-            return [way if self.forgiving and depth else replace(way, ended=True)]
+            return [way if self.forgiving and depth else replace(way, ended="exit")]
         if words[0] == "unset":
             return [replace(way, values={name: value for name, value in way.values.items() if name not in words})]
-        if words[0] == "read" and statement.document is not None:
-            return [replace(way, values={**way.values, words[-1]: self.document(statement, way).strip()})]
         if words[0] == "cat" and statement.document is not None:
             self.documents[self.document(statement, way)] = None
         if words[0] in (".", "source") and len(words) > 1:
@@ -257,38 +281,15 @@ class _Reader:
 
     def called(self, words: Sequence[str], way: _Way, depth: int) -> Iterable[_Way]:
         """A function of the script with its arguments, which are gone behind it."""
-        given = _given(words[1:])
-        kept = {name: value for name, value in way.values.items() if name.isdigit() or name in "@*#"}
-        outer = {name: value for name, value in way.values.items() if name not in kept}
+        own = assignments.locals_of(self.functions[words[0]])
+        given = {**dict.fromkeys(own, ()), **_given(words[1:])}
+        kept = {name: value for name, value in way.values.items() if name.isdigit() or name in "@*#" or name in own}
+        outer = {name: value for name, value in way.values.items() if name not in kept or name in own}
         inside = self.run(self.functions[words[0]], [replace(way, values={**outer, **given})], depth + 1)
         return [
             replace(each, values={**{n: v for n, v in each.values.items() if n not in given}, **kept}, ended=way.ended)
             for each in inside
         ]
-
-    def defaulted(self, words: Sequence[str], way: _Way) -> _Way:
-        """What ``: "${X:=y}"`` sets where nothing has."""
-        for word in words:
-            default = _SET_BY_DEFAULT.fullmatch(word)
-            if default:
-                way = replace(way, values={**way.values, default["name"]: self.expander(way).text(word)})
-        return way
-
-    def assigned(self, found: re.Match[str], way: _Way) -> _Way:
-        name, text = found["name"], found["value"]
-        value: Value
-        if text.startswith("(") and text.endswith(")"):
-            filled = self.expander(way)
-            written = [token.text for token in tokens(text[1:-1]) if token.kind == "word"]
-            value = tuple(word for raw in written for word in filled.fields(raw))
-        else:
-            value = self.expander(way).text(text)
-        before = way.values.get(name, ()) if found["more"] else ()
-        if isinstance(value, tuple):
-            value = (*((before,) if isinstance(before, str) else before), *value)
-        elif isinstance(before, str):
-            value = before + value
-        return replace(way, values={**way.values, name: value})
 
 
 def _distinct(ways: Iterable[_Way]) -> list[_Way]:

@@ -18,7 +18,8 @@ _SLURM = {
 def asked_of_slurm(text: str) -> dict[str, str]:
     """Variables that Slurm sets, by the numbers of the script's own ``#SBATCH`` lines."""
     variables: dict[str, str] = {}
-    for option, value in re.findall(r"^#SBATCH\s+--([\w-]+)[=\s]+(\S+)", text, re.MULTILINE):
+    head = re.match(r"(?:[ \t]*(?:#[^\n]*)?\n)*(?:#[^\n]*)?", text)  # behind the first command they count no more
+    for option, value in re.findall(r"^#SBATCH\s+--([\w-]+)[=\s]+(\S+)", head[0] if head else "", re.MULTILINE):
         if option in _SLURM and (count := re.fullmatch(r"(?:[A-Za-z]\w*:)*(\d{1,7})", value)):
             variables |= dict.fromkeys(_SLURM[option], count[1])
     return variables

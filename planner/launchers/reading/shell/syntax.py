@@ -57,7 +57,14 @@ class Function:
     body: Body
 
 
-Statement = Command | Branch | Case | Loop | Function
+@dataclass(frozen=True, slots=True)
+class Subshell:
+    """A body whose variables are gone behind it."""
+
+    body: Body
+
+
+Statement = Command | Branch | Case | Loop | Function | Subshell
 Body = tuple[Statement, ...]
 ASSIGNED = re.compile(r"(?P<name>[A-Za-z_]\w*)(?P<more>\+?)=(?P<value>.*)", re.DOTALL)
 
@@ -216,7 +223,7 @@ class _Reader:
         closes = {"{": "}", "(": ")"}[self.take().text]
         body = self.body((closes,))
         self.expect(closes)
-        return Branch(((None, body),))
+        return Subshell(body) if closes == ")" else Branch(((None, body),))
 
     def function(self) -> Function:
         name = self.take().text
