@@ -141,3 +141,20 @@ def test_a_file_that_a_script_sources_is_read_where_it_lies_beside(tmp_path: Pat
     outside = read(written(tmp_path / "inner", "run.sh", f"source ../model.sh\n{ends}"))
     assert (outside.settings["tp"], outside.batch) == (1, None)
     assert any("was not read" in line for line in outside.assumed)
+
+
+def test_options_with_underscores_are_epfls_with_its_defaults() -> None:
+    command = (
+        "torchrun --nproc_per_node 8 finetune.py --tensor_model_parallel_size 4 --num_layers 32 --hidden_size 4096 "
+        "--num_attention_heads 32 --num_attention_heads_kv 8 --glu_activation swiglu --use_rms_norm --bf16 "
+        "--position_embedding_type rotary --no_tie_embed_logits --seq_length 4096 --micro_batch_size 2 "
+    )
+    found = reading.read(reading.detect(command), command)
+
+    assert (found.settings["tp"], found.settings["micro"], found.method, found.ranks) == (4, 2, "finetune", 8)
+    shape = found.shape
+    assert (shape["kv_heads"], shape["ffn"], shape["gated"], shape["norm"]) == (8, 16_384, True, "rms")
+    assert (shape["mlp_bias"], shape["tied"], shape["rotary"]["base"]) == (False, False, 10_000.0)
+    assert reading.read("megatron", f"{command} --use_bias").shape["mlp_bias"]
+    with pytest.raises(WrongQuestion, match="--sliding-window-size"):
+        reading.read("megatron", f"{command} --sliding_window_size 4096")

@@ -39,7 +39,7 @@ def read(script: Script) -> FoundOptions:
     """
     if (swift := read_swift(script)) is not None:
         return swift
-    started = command(script, OPTIONS)
+    started = command(script, OPTIONS.union(megatron_forks.UNDERSCORED))
     flags = started.options if started else {}
     flags, engine, assumed = megatron_forks.todays(flags, script)
     if started is None or not megatron_options.READ & flags.keys():

@@ -10,7 +10,7 @@ from typing import Any
 from planner.axes import AXES
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import deepspeed, megatron
-from planner.launchers.reading.found_options import FoundOptions, Options
+from planner.launchers.reading.found_options import FoundOptions, Options, number
 from planner.launchers.reading.shell.script import Branches, Script
 from planner.launchers.reading.trainer_dialects import named_file
 
@@ -19,24 +19,44 @@ RENAMED: Mapping[str, str] = _FORKS["renamed"]
 """Option of an older Megatron-LM or of a fork -> today's, with its value where that is fixed."""
 
 
+UNDERSCORED = ("tensor_model_parallel_size", "micro_batch_size", "num_layers", "pipeline_model_parallel_size")
+"""Options by which a command is one of epfLLM's Megatron-LLM."""
+_EPFL: Mapping[str, Any] = megatron.TABLE.head["epfl"]
+
+
+def _epfls(flags: Options) -> tuple[Options, list[str]]:
+    """The options of Megatron-LLM as Megatron-LM's, with that program's own defaults, and what was assumed."""
+    if flags.keys().isdisjoint(UNDERSCORED):
+        return flags, []
+    found: Options = {} if "use_bias" in flags else {"disable-bias-linear": []}
+    for name, values in flags.items():
+        option, _, fixed = _EPFL["renamed"].get(name, name.replace("_", "-")).partition(" ")
+        words = [_EPFL["words"].get(value, value) for value in values]
+        found |= {words[0]: []} if option == "glu-activation" and words else {option: [fixed] if fixed else words}
+    if "hidden-size" in found:
+        found.setdefault("ffn-hidden-size", [str(4 * (number(found, "hidden-size") or 1))])
+    return found, ["options of epfLLM's Megatron-LLM (underscores), and its defaults: no biases, an MLP of four widths"]
+
+
 def todays(flags: Options, script: Script) -> tuple[Options, dict[str, object], list[str]]:
     """A command's options as today's Megatron-LM has them, what DeepSpeed says beside them, and what was assumed.
 
     Raises:
         WrongQuestion: mixtures of DeepSpeed's own, or a file of DeepSpeed that no plan can say.
     """
-    options = dict(flags)
-    if {"num-key-value-heads", "n-head-kv"} & options.keys():
+    options, epfls = _epfls(flags)
+    options = dict(options)
+    if {"num-key-value-heads", "n-head-kv"} & options.keys() or (epfls and "num-query-groups" in options):
         options["group-query-attention"] = []
     if options.pop("attention-head-type", ["multihead"]) == ["multiquery"]:
         options |= {"group-query-attention": [], "num-query-groups": ["1"]}
-    by_engine = not {"deepspeed", "zero-stage", "deepspeed_config", "deepspeed-config"}.isdisjoint(flags)
-    for name in RENAMED.keys() & flags.keys():
+    by_engine = not {"deepspeed", "zero-stage", "deepspeed_config", "deepspeed-config"}.isdisjoint(options)
+    for name in RENAMED.keys() & options.keys():
         option, _, value = RENAMED[name].partition(" ")
         values = options.pop(name)
         options.setdefault(option, [value] if value else values)
     if not by_engine:
-        return options, {}, []
+        return options, {}, epfls
     experts = options.pop("num-experts", ["1"])
     if any(value != "1" for value in experts):
         raise WrongQuestion(f"--num-experts {' '.join(experts):.40}: mixtures of DeepSpeed are read by no plan")

@@ -166,7 +166,8 @@ _MARKS = {
     },
     "trainer": re.compile("|".join([*WORDS["keys"]["marks"], *WORDS["own_programs"]])),
     "megatron": re.compile(
-        r"--(tensor-model-parallel-size|micro-batch-size|num-layers)\b|pretrain_gpt|\bmegatron (sft|pt)\s",
+        r"--(tensor[-_]model[-_]parallel[-_]size|micro[-_]batch[-_]size|num[-_]layers)\b|pretrain_gpt"
+        r"|\bmegatron (sft|pt)\s",
     ),
 }
 """What a command of each trainer holds."""
