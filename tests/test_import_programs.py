@@ -43,6 +43,12 @@ READ: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
         {"run.sh": "torchrun --nproc_per_node 8 -m torchtitan.train --job.config_file ./a.toml --training.seq_len 8192 "
                    "--activation_checkpoint.mode full --checkpoint.enable", "a.toml": TITAN},
         {"sequence": 8192, "model": "llama3-8b", "ranks": 8, "micro": 2, "recompute": "full"}, ""),
+    "torchtitan: a registered configuration computed again otherwise": (
+        {"run.sh": "torchrun --nproc_per_node=8 -m torchtitan.train --module llama3 --config llama3_8b "
+                   "--activation_checkpoint.mode none"}, {"recompute": "none", "model": "llama3.1-8b"}, ""),
+    "torchtitan: a program of its own over a file": (
+        {"run.sh": "srun torchrun --nproc_per_node 8 ./train.py --job.config_file a.toml", "a.toml": TITAN},
+        {"sequence": 4096, "model": "llama3-8b"}, ""),
     "torchtitan: every second block": (
         {"a.toml": TITAN}, {"recompute": "selective"}, "every 2. block is recomputed as a whole"),
     "torchtitan: every block": (

@@ -154,7 +154,7 @@ def detect(text: str) -> str:
 
 
 _MARKS = {
-    "torchtitan": re.compile(r"--(parallelism|training)\.\w|torchtitan"),
+    "torchtitan": re.compile(r"--(parallelism|training)\.\w|--job\.config_file|torchtitan"),
     **{
         name: re.compile(
             rf"(?<![\w/.-]){kind.rows['program']}(?=[\s\"']|$)(?=[\s\S]*{kind.rows.get('with', '')})"

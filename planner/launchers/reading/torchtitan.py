@@ -26,6 +26,7 @@ _P, _T = "parallelism.", "training."
 _SCHEDULE, _RESHARD = f"{_P}pipeline_parallel_schedule", f"{_P}fsdp_reshard_after_forward"
 _EXPERTS = f"{_P}expert_tensor_parallel_degree"
 _FILE = "job.config_file"
+_RECOMPUTES = ("activation_checkpoint.mode", "activation_checkpoint.selective_ac_option")
 _PRECISIONS = {"float8": "fp8", "mx": "mxfp8"}
 """Converter of linear layers -> precision."""
 _READ = {option.name for option in TABLE.options.values() if not option.is_job}
@@ -70,13 +71,13 @@ def read(script: Script) -> FoundOptions:
     Raises:
         WrongQuestion: it says nothing, or something that no plan can say.
     """
-    started = command(script, {*_READ, *_FORMERLY, _FILE})
+    started = command(script, {*_READ, *_FORMERLY, *_RECOMPUTES, _FILE})
     if started is None:
         raise WrongQuestion("--from torchtitan: no option of torchtitan in it (--training.seq_len ...)")
     if _FILE in started.options:
         text = named_file(script.folder, "".join(started.options[_FILE][:1]), script.files)
         leads = {name: values or True for name, values in started.options.items() if name != _FILE}
-        tables = {name: value for name, value in {**_flat(text), **leads}.items() if name not in script.ignored}
+        tables = {key: value for key, value in {**_flat(text), **leads}.items() if key not in script.ignored}
         return replace(found_tables(tables), ranks=started.ranks, assumed=started.assumed)
     name = (started.options.get("config") or [""])[0]
     if "nvfp4" in name:
@@ -84,12 +85,16 @@ def read(script: Script) -> FoundOptions:
     config = CONFIGS.get(name)
     assumed = []
     if config is not None:
-        assumed = [
-            f"--config {name}: as torchtitan 0.3.0 has it ({config.recompute} recomputation, {config.precision})"
-        ]
+        how = f"{config.recompute} recomputation, {config.precision}"
+        assumed = [f"--config {name}: as torchtitan 0.3.0 has it ({how})"]
     elif name:
         assumed = [f"--config {name:.60}: not torchtitan 0.3.0's own; what its code sets is not read (--recompute)"]
-    options = found_options({**(_stated(config) if config else {}), **started.options}, config)
+    stated = {name: values for name, values in started.options.items() if name not in _RECOMPUTES}
+    options = found_options({**(_stated(config) if config else {}), **stated}, config)
+    if _RECOMPUTES[0] in started.options:
+        policy, partly = _recomputed({_RECOMPUTES[1]: "op", **started.options})
+        settings = {**options.settings, "recompute": policy}
+        options = replace(options, settings=settings, differs=[*options.differs, *partly])
     return replace(options, ranks=started.ranks, assumed=(*started.assumed, *assumed))
 
 
@@ -259,9 +264,8 @@ def _eased(name: str, value: Any) -> bool:
 
 
 def _recomputed(flat: dict[str, Any]) -> tuple[str, list[str]]:
-    """Which activations are computed again, and what of that is predicted otherwise.
-
-    Selective checkpoints are every second block unless ``selective_ac_option`` says another number, or ``op``.
+    """Which activations are computed again (every second block unless ``selective_ac_option`` says otherwise), and what
+    of that is predicted otherwise.
     """
     mode = "".join(words_of(flat.pop("activation_checkpoint.mode", "selective")))
     option = "".join(words_of(flat.pop("activation_checkpoint.selective_ac_option", "2")))
