@@ -405,3 +405,18 @@ def test_accelerators_are_counted_as_those_of_the_cluster(capsys: pytest.Capture
     answer = ask(capsys, "import run.sh --cluster dgx-h100:2 --seq 1024 --ran")
     assert "2 x 4 sequences a rank and step" in answer.out
     assert "counted by the script: accelerators of a node 8, nodes of the job 2" in answer.out
+
+
+def test_branches_that_name_other_files_are_never_taken_one_for_the_other() -> None:
+    """A job array: which file or which ``key=value`` it is hangs on the task."""
+    for name in ("a.yaml", "b.yaml"):
+        Path(name).write_text(yaml.safe_dump({**FACTORY, "cutoff_len": 1024 if name == "a.yaml" else 2048}), "utf-8")
+    script = 'if [ "$TASK_ID" -eq 1 ]; then\n  X={}\nelse\n  X={}\nfi\nllamafactory-cli train {}\n'
+    for cases in (("a.yaml", "b.yaml", "$X"), ("4", "2", "a.yaml per_device_train_batch_size=$X")):
+        with pytest.raises(WrongQuestion, match=r"may start commands with --(config|per_device)"):
+            reading.read("trainer", script.format(*cases))
+    assert reading.read("trainer", script.format("a.yaml", "a.yaml", "$X")).sequence == 1024
+    command = (
+        "python mason.py --num_nodes 8 --gpus 8 -- accelerate launch --num_processes 8 --mixed_precision bf16 t.py "
+    )
+    assert reading.read("trainer", f"{command}--model_name_or_path llama3-8b --max_seq_length 8").ranks == 64

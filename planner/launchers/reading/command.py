@@ -85,7 +85,8 @@ def command(
     if not found:
         return None
     read = [_without(options(_arguments(words)[1], known), script.ignored) for words in found]
-    _refuse_several(read, known)
+    files = [_of_its_file(_arguments(words)[1]) if whole(words) else {} for words in found]
+    _refuse_several([{**inner, **stated} for inner, stated in zip(files, read, strict=True)], known)
     ranks = {started_ranks(words) or _visible(words) for words in found}
     first = without_settings(found[0])
     launcher, arguments = _arguments(first)
@@ -101,6 +102,25 @@ def command(
         seen=_seen(found[0]),
         assumed=tuple(assumed(script)),
     )
+
+
+def file_of(words: Words) -> str | None:
+    """The configuration that stands first among a program's arguments."""
+    first = next((word for word in words if word.startswith("--") or word.endswith((".yaml", ".yml", ".json"))), "")
+    return first if not first.startswith("--") and first else None
+
+
+def pairs(words: Words) -> dict[str, str]:
+    """What ``key=value`` behind a configuration's name says."""
+    stated = (word.partition("=") for word in words if re.fullmatch(r"[a-z]\w*=.*", word))
+    return {key: text for key, _, text in stated}
+
+
+def _of_its_file(words: Words) -> Options:
+    """A configuration's name and what leads over it, as options."""
+    named = file_of(words)
+    inner = {name: [text] for name, text in pairs(words).items()}
+    return {**inner, **({"config": [named]} if named else {})}
 
 
 def without_settings(words: Words) -> Words:
@@ -267,6 +287,10 @@ def _ranks(launcher: Mapping[str, Sequence[str]]) -> int | None:
         values = [launcher[name][0] for name in names if launcher.get(name)]
         return int(values[0]) if values and re.fullmatch(r"[1-9]\d{0,6}", values[0]) else None
 
+    if "gpus" in launcher and "num_nodes" in launcher:  # open-instruct's mason.py, which counts the others anew
+        per_node = stated(("gpus",))
+        machines = stated(("num_nodes",))
+        return None if per_node is None or machines is None else per_node * machines
     if (whole := stated(_WHOLE)) is not None:
         return whole
     each = stated(_PER_NODE)

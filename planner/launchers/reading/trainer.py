@@ -10,7 +10,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import formats, megatron_family, program_source, trainer_keys
-from planner.launchers.reading.command import TrainingCommand, command
+from planner.launchers.reading.command import TrainingCommand, command, file_of, pairs
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.shell.script import Script, Words
 from planner.launchers.reading.trainer_dialects import (
@@ -48,6 +48,10 @@ TASKS = {"sft": "sft", "pt": "sft", "dpo": "dpo", "rm": "reward"}
 """LLaMA-Factory's stages -> what is learnt from."""
 PREFERENCES = re.compile(r"(^|[/_-])(dpo|grpo|ppo|kto|orpo|cpo|rloo|reward|gkd|bco|prm|rlhf)(?=[/_.-]|$)")
 """In the name of a program or its folder: models that are compared, judged or sampled from."""
+_OTHERS = re.compile(r"(^|[_-])(rm|simpo|distill\w*|rerank\w*|embed\w*|retriev\w*|classif\w*|vlm|diffusion)(?=[_.-])")
+"""In the name of a program: other heads, other losses, or several models."""
+_PLAIN = re.compile(r"sft|pretrain|finetun|clm|instruct")
+"""In the name of a program that trains plainly, whatever its folder is called."""
 PADS = "sequences are as long as the longest of a micro-batch; predicted all as long as the limit (packing fills them)"
 _TABLES = ("embed_tokens", "lm_head", "wte", "word_embeddings")
 """Matrices of the vocabulary."""
@@ -77,12 +81,7 @@ def read_command(script: Script) -> FoundOptions:
         raise WrongQuestion("--from trainer: no option of a Trainer in it (--per_device_train_batch_size ...)")
     if other := _PROGRAMS.get(started.program.rpartition("/")[2]):
         raise WrongQuestion(f"{started.program}: {other}; its options say less than they do of the Trainer's")
-    named = PREFERENCES.search(f"{script.folder.absolute()}/{started.program}".lower())
-    if named is not None and named[2] != "dpo" and started.starter != "swift":
-        raise WrongQuestion(
-            f"{started.program or started.starter}: by its name ({named[2]}) it trains on preferences, rewards or its "
-            "own answers; only plain training and DPO are read"
-        )
+    learnt = _learnt_from(started, script)
     values = _with_its_file(started, script)
     values = with_files(values, [path for path in script.files if path.suffix != ".py"])
     values = {name: value for name, value in values.items() if name not in script.ignored}
@@ -116,17 +115,40 @@ def read_command(script: Script) -> FoundOptions:
     if dialect is SWIFT:
         ranks = ranks or 1
         dialect = _accumulating(values, ranks)
-    if re.match("python", started.starter) and dialect is TRAINER and ranks != 1:
+    if re.match("python", started.starter) and dialect is TRAINER and ranks != 1 and not started.launcher:
         assumed.append("started by python alone: replicas in one process (DataParallel), as DistributedDataParallel")
     if dialect is CHAT:
         values = {"dtype": "fp16", **values}
-    if named is not None and "stage" not in values:
-        values = {"stage": "dpo", **values}
+    if learnt is not None and "stage" not in values:
+        values = {"stage": learnt, **values}
     found = _read(dialect, values, script.folder)
     if dialect.options == SWIFT.options and (started.seen or 0) > (ranks or 1):
         spread = "a process lays its model over several accelerators, which take turns; predicted as replicas"
         found = replace(found, differs=(*found.differs, spread))
     return replace(found, ranks=ranks or found.ranks, assumed=[*started.assumed, *assumed, *found.assumed])
+
+
+def _learnt_from(started: TrainingCommand, script: Script) -> str | None:
+    """The stage that a program has by its name, or by its folder's where its own says nothing; None: plain training.
+
+    Raises:
+        WrongQuestion: it is one that no plan has.
+    """
+    own = started.program.rpartition("/")[2].lower()
+    named = _OTHERS.search(own) or PREFERENCES.search(own)
+    if named is None and not _PLAIN.search(own):
+        named = PREFERENCES.search(f"{script.folder.absolute()}/{started.program}".lower())
+    if started.starter == "swift":  # whose option says it, and whose own value is DPO
+        return "dpo" if "rlhf" in started.words[:2] and "rlhf_type" not in started.options else None
+    if named is None:
+        return None
+    stages = {"dpo": "dpo", "reward": "rm"} if PREFERENCES.search(own) else {"dpo": "dpo"}
+    if named[2] not in stages:
+        raise WrongQuestion(
+            f"{started.program or started.starter}: by its name ({named[2]}) it trains on preferences, rewards or its "
+            "own answers, or another head; read are plain training, DPO and reward models"
+        )
+    return stages[named[2]]
 
 
 def _stated(values: Values, name: str) -> bool:
@@ -140,12 +162,6 @@ def _listed(taken: Values) -> str:
     return ", ".join(f"{name} {value!s:.40}" for name, value in sorted(taken.items()))
 
 
-def _file_of(words: Words) -> str | None:
-    """The configuration that stands first among a program's arguments."""
-    first = next((word for word in words if word.startswith("--") or word.endswith((".yaml", ".yml", ".json"))), "")
-    return first if not first.startswith("--") and first else None
-
-
 def _names_a_file(words: Words) -> bool:
     """Whether a command is one of a program that reads everything from a file."""
     text = " ".join(words)
@@ -155,11 +171,10 @@ def _names_a_file(words: Words) -> bool:
 def _with_its_file(started: TrainingCommand, script: Script) -> dict[str, Any]:
     """A command's options over those of the file that it names; ``key=value`` behind it leads, too."""
     values: dict[str, Any] = {name.replace("-", "_"): _word(words) for name, words in started.options.items()}
-    named = values.get("config") if isinstance(values.get("config"), str) else _file_of(started.words)
+    named = values.get("config") if isinstance(values.get("config"), str) else file_of(started.words)
     if named is None:
         return values
-    pairs = [word.split("=", 1) for word in started.words if re.fullmatch(r"[a-z]\w*=.*", word)]
-    over = {name: None if text == "null" else text for name, text in pairs}
+    over = {name: None if text == "null" else text for name, text in pairs(started.words).items()}
     return {**mapping(named_file(script.folder, named, script.files)), **over, **values}
 
 
