@@ -135,15 +135,22 @@ KEPT = {
 """Target -> the kept plan whose files are kept."""
 
 
-def test_readme_counts_checkpoints_until_fewer_are_kept() -> None:
-    case = Case("megatron-core", "llama3-8b", "dgx-h100:2", "tp=2")
+@pytest.mark.parametrize(
+    ("target", "case", "kept", "usual"),
+    [
+        ("megatron", ("megatron-core", "tp=2"), "--save-retain-interval 100000", "no warm-up, linear decay to 0"),
+        ("hf-trainer", ("hf-trainer", "zero=3"), "--save_total_limit 10", "no weight decay"),
+    ],
+)
+def test_readme_says_what_nobody_chose(target: str, case: tuple[str, str], kept: str, usual: str) -> None:
+    """Checkpoints until fewer are kept, and the trainer's own schedule."""
+    whole = plan(Case(case[0], "llama3-8b", "dgx-h100:2", case[1]))
     several, fewer = (
-        bundle(plan(case), parts("megatron"), given("megatron") | {"extra-args": extra}).files["README"]
-        for extra in ("", "--save-retain-interval 100000")
+        bundle(whole, parts(target), given(target) | {"extra-args": extra}).files["README"] for extra in ("", kept)
     )
 
-    assert "in all, and none is deleted (--set extra-args='--save-retain-interval " in several
-    assert "deleted" not in fewer
+    assert f"in all, and none is deleted (--set extra-args='{kept.split()[0]} " in several
+    assert "deleted" not in fewer and usual in fewer
 
 
 def test_torchtitan_asks_for_the_data_and_says_the_rate() -> None:

@@ -90,7 +90,9 @@ def bundle(
     title = f"{plan.workload.name} on {plan.cluster.name} with {target}: {header.rpartition(', ')[2]}."
     heads = [{key: getattr(exporter, key) for key in HEAD} for exporter in exporters]
     account = described(where, heads, job, made, values)
-    rates = "" if changed else unchosen.rates(offered, values, files) + unchosen.checkpoints(plan, job)
+    trainer = next((e for e in exporters if e.role == "trainer" and not changed), None)
+    rates = unchosen.rates(trainer, offered, values, files) if trainer else ""
+    rates += unchosen.checkpoints(trainer, plan, job) if trainer else ""
     weights = "" if changed else "".join(e.weights for e in exporters)
     text = readme(title, made, weights, job.newer + rates) + releases.by_hand(made.start, job)
     return replace(made, files={"README": text, "target.json": account, **files})
