@@ -217,6 +217,18 @@ def test_a_model_at_two_of_its_steps_is_one_work() -> None:
     assert trainers_of_rl.read("openrlhf-rl", f"{RAY} --new_reward_url x --my_template y", Started()).train == 8
 
 
+@pytest.mark.parametrize(("scale", "heads", "hidden", "layers"), [(1, 16, 2048, 16), (2, 32, 2048, 16),
+                                                                  (4, 32, 4096, 16), (8, 32, 4096, 32),
+                                                                  (128, 128, 8192, 64)])  # fmt: skip
+def test_maxtexts_shapes_double_in_turn(scale: int, heads: int, hidden: int, layers: int) -> None:
+    """2^7 is twice a whole turn of three, and one more: heads and MLP 2^3, width 2^2, layers 2^2 times."""
+    text = f"python3 MaxText/train.py MaxText/configs/base.yml per_device_batch_size=1 global_parameter_scale={scale}"
+    shape = read("maxtext", text, Started()).shape
+
+    assert (shape["heads"], shape["hidden"], shape["layers"]) == (heads, hidden, layers)
+    assert (shape["kv_heads"], shape["ffn"], shape["head_dim"]) == (heads, 7168 * heads // 16, 128)
+
+
 @pytest.mark.parametrize("option", ["--lora_rank 8", "--max_epochs 2", "--new_option 3", "--dynamic_filtering"])
 def test_options_of_openrlhf_that_no_step_holds_are_refused(option: str) -> None:
     with pytest.raises(WrongQuestion, match=option.split()[0].removeprefix("--")):

@@ -403,6 +403,7 @@ def _shape(kind: Format, facts: Values) -> dict[str, Any]:
     if not {"layers", "hidden", "heads"} <= shape.keys():
         return {}
     moe = {name.removeprefix("moe."): shape.pop(name) for name in [*shape] if name.startswith("moe.")}
+    shape = _scaled(kind, shape, int(facts.get("scale", 1)))
     hidden = shape["hidden"]
     heads = shape["heads"]
     gated = shape.setdefault("gated", shape.get("activation") in ("swiglu", "geglu"))
@@ -426,6 +427,19 @@ def _shape(kind: Format, facts: Values) -> dict[str, Any]:
         "ffn": width,
         "dropout": bool(facts.get("dropout")),
     }
+
+
+def _scaled(kind: Format, shape: dict[str, Any], scale: int) -> dict[str, Any]:
+    """A shape of so many times the parameters as MaxText makes it: heads and MLP, width, and layers double in turn.
+
+    Raises:
+        WrongQuestion: it is no power of two.
+    """
+    turns = scale.bit_length() - 1
+    if 1 << turns != scale:
+        raise WrongQuestion(f"--from {kind.name}: a scale of {scale:,}: a power of two is expected")
+    times = {"heads": turns + 2, "kv_heads": turns + 2, "ffn": turns + 2, "hidden": turns + 1, "layers": turns}
+    return {name: value << times[name] // 3 if name in times else value for name, value in shape.items()}
 
 
 def _differs(kind: Format, values: Values, zero: object, mixture: bool) -> Iterator[str]:
