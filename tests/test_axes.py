@@ -122,7 +122,7 @@ def test_every_figure_of_options_is_given_by_an_axis():
     every |= {axis.name: ("on",) for axis in OPTION_AXES if axis.kind == "switch"}
     every |= {
         "recompute": ("block:0.5", "selective:core_attn+layernorm+moe_act+mla_up_proj+mlp+moe"),
-        "offload": ("optimizer:0.5",),
+        "offload": ("optimizer:0.5", "optimizer+weights"),
         "zero_scope": ("nodes:4",),
         "placement": ("optimizer+weights+activations",),
         "activation_offload": ("all", "attn_norm+qkv_linear+core_attn+attn_proj+mlp_norm+expert_fc1+moe_act"),

@@ -1,12 +1,14 @@
 """Activations and parts of the optimizer in host memory: planned, priced, checked, exported and read back."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from planner import api
+from planner.catalog import load
 from planner.base.errors import NoAnswer, WrongQuestion
-from planner.launchers import bundle, parts, reading
+from planner.launchers import bundle, parts, reading, write
 from planner.schema.plan import Plan
 from planner.verify import violations
 from tests.answered_once import answered_once
@@ -64,6 +66,42 @@ def test_of_a_part_of_the_states_a_part_is_there() -> None:
     assert took[1] == pytest.approx((took[0] + took[2]) / 2)
     beside = estimated("zero=1 offload=optimizer offload_overlap=on").prediction.breakdown["optimizer"]
     assert took[0] / 2 < beside < took[0]  # gradients out and weights back beside the host's own update
+
+
+def test_weights_and_gradients_leave_with_the_states() -> None:
+    """By hand: DeepSpeed's shards of 8.03 B parameters on 16 ranks; on the host 8 + 4 + 4 bytes, and 2 of weights."""
+    plan = estimated("zero=3 offload=optimizer+weights", runtime="deepspeed")
+    memory = plan.prediction.memory
+    assert (memory.parameters_bytes, memory.gradients_bytes, memory.optimizer_bytes) == (0, 0, 0)
+    assert memory.host is not None and memory.host.optimizer_bytes == pytest.approx(18 * plan.workload.parameters / 16)
+    assert plan.offload == {"optimizer": True, "weights": True} and not named(plan)
+
+
+def test_one_rank_waits_for_its_weights() -> None:
+    """By hand, nothing overlapped: 64 times weights twice and gradients once, 2 bytes each, over the host's link."""
+    pins = ["micro=1", "zero=3", "dp_overlap=off", "offload=optimizer+weights"]
+    on_one = {"accelerators": {"H100": 1}, "batch": 64, "seq": 512, "runtime": "deepspeed"}
+    plan = api.estimate("llama3-8b", (), pins, **on_one).plans[0]  # type: ignore[arg-type]
+    host_rate = load().accelerator(plan.cluster.pools[0].accelerator).host_bandwidth
+    assert plan.prediction.breakdown["dp"] == pytest.approx(64 * 6 * plan.workload.parameters / host_rate, rel=1e-6)
+    assert not named(plan)
+
+
+def test_weights_on_the_host_need_shards() -> None:
+    with pytest.raises(WrongQuestion, match="weights live in host memory as shards alone, with zero 3"):
+        estimated("zero=2 offload=optimizer+weights", runtime="deepspeed")
+    plan = estimated("zero=3 offload=optimizer+weights", runtime="deepspeed")
+    assert "offloaded_is_said_once" in named(replace(plan, parallelism=replace(plan.parallelism, zero_stage=2)))
+    assert "offloaded_is_said_once" in named(replace(plan, offload={"optimizer": False, "weights": True}))
+
+
+@pytest.mark.parametrize(("runtime", "target"), [("deepspeed", "hf-trainer"), ("hf-trainer", "trl")])
+def test_weights_on_the_host_are_written_and_read_back(runtime: str, target: str, tmp_path: Path) -> None:
+    pins = ["micro=1", "zero=3", "recompute=full", "offload=optimizer+weights"]
+    plan = api.estimate("llama3-8b", "dgx-h100:2", pins, batch=64, runtime=runtime, method="finetune").plans[0]
+    write(tmp_path / "job", {"": bundle(plan, parts(target), given(target))})
+    found = reading.read("trainer", str(tmp_path / "job" / "start.sh"))
+    assert (found.runtime, found.settings["zero"], found.settings["offload"]) == (runtime, 3, "optimizer+weights")
 
 
 def test_host_memory_is_that_of_a_node() -> None:

@@ -50,6 +50,10 @@ SPACES = {
         {"batches": (16,), "pins": SHARED, "trained": {"sequence": 65536}},
     ),
     "fsdp2": (("llama3-8b", "dgx-h100:4"), {"batches": (128,), "runtime": "fsdp2"}),
+    "weights in host memory": (
+        ("llama3-8b", "dgx-h100:2"),
+        {"batches": (64,), "runtime": "deepspeed", "pins": "pp=1 offload=none|optimizer|optimizer+weights"},
+    ),
     "pinned": (
         ("llama3-70b", "dgx-h100:16"),
         {"batches": (256,), "pins": "tp=4|8 pp=2..8 cp=1 micro=1..4 recompute=none|block:0.3"},

@@ -288,13 +288,13 @@ RANK_ORDER: PlanAxis[RankOrder] = PlanAxis(
 )
 OFFLOAD: PlanAxis[float] = PlanAxis(
     name="offload",
-    help="share of the optimizer states in host memory",
+    help="share of the optimizer states in host memory, or weights and gradients with them",
     kind="text",
     neutral=0.0,
-    form="none, optimizer, optimizer:SHARE",
+    form="none, optimizer, optimizer:SHARE, optimizer+weights",
     read=values.states_offloaded,
     spell=values.offload_name,
-    figures=lambda share: {"offload": float(share)},
+    figures=lambda share: {"offload": min(float(share), 1.0), "offload_weights": float(share > 1)},
     joint="sharding",
     unstated="none",
     pools=("none",),

@@ -182,21 +182,25 @@ def nodes_of(scope: str) -> int:
 
 PART = "part"
 """Of a runtime's values of `offload`: any share of the optimizer states."""
+WITH_WEIGHTS = 2.0
+"""Of `offload`: all optimizer states, and weights and gradients with them (``optimizer+weights``)."""
 
 
 def states_offloaded(name: str) -> float:
-    """Share of the optimizer states in host memory: ``none``, ``optimizer`` (all), ``optimizer:0.5``.
+    """Share of the optimizer states in host memory: ``none``, ``optimizer`` (all), ``optimizer:0.5``; or
+    :data:`WITH_WEIGHTS`.
 
     Raises:
         WrongQuestion: something else, or a share that is not between 0 and 1.
     """
     what, colon, share = name.partition(":")
-    if name in (ALONE, "optimizer"):
-        return float(name == "optimizer")
+    whole = {ALONE: 0.0, "optimizer": 1.0, offload_name(WITH_WEIGHTS): WITH_WEIGHTS}
+    if name in whole:
+        return whole[name]
     known = re.fullmatch(r"\d*\.?\d+(e-\d+)?", share)
     if what != "optimizer" or not colon or not known or not 0 < float(share) <= 1:
         raise WrongQuestion(
-            f"offload={name}: {what!r} is not one of none, optimizer, optimizer:SHARE (optimizer:0.5)"
+            f"offload={name}: {what!r} is not none, optimizer, optimizer:SHARE (optimizer:0.5) or optimizer+weights"
             if what != "optimizer"
             else f"offload={name}: choose none, optimizer, or optimizer:SHARE with a share between 0 and 1"
         )
@@ -205,6 +209,8 @@ def states_offloaded(name: str) -> float:
 
 def offload_name(share: float) -> str:
     """As a pin writes it; see :func:`states_offloaded`."""
+    if share > 1:
+        return "optimizer+weights"
     return ALONE if share <= 0 else "optimizer" if share >= 1 else f"optimizer:{share:g}"
 
 

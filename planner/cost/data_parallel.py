@@ -200,6 +200,11 @@ def _reduce_and_gather(
     """ZeRO 0 all-reduces; from 1 on gradients are scattered over the shards (and all-reduced across replicas of them),
     and parameters gathered, or broadcast shard by shard. One call is made after the other; where no size of theirs is
     known, the overlap is that of one a layer.
+
+    A rank whose weights live in host memory fetches its shard of them before each gather, and sends its shard of the
+    gradients after each reduction: ``shard bytes / host link`` (pytorch@010ae4a8,
+    torch/distributed/fsdp/_fully_shard/_fsdp_param.py, `all_gather_inputs`, and _fsdp_collectives.py,
+    `foreach_reduce`; DeepSpeed 0.19.8, deepspeed/runtime/zero/partition_parameters.py and stage3.py).
     """
     network, options, stack = grid.network, grid.options, grid.stack
     gradients = gradient_bytes(grid, parameters)
@@ -221,6 +226,10 @@ def _reduce_and_gather(
         expanded_share = grid.options.expanded_weights
         reduce = np.maximum(reduce, (g.n > 1) * expanded_memory.streamed(grid, 2.0 * expanded_share * gradients))
         gathered = np.maximum(gathered, (shards > 1) * expanded_memory.streamed(grid, expanded_share * moved / shards))
+    if np.count_nonzero(options.offload_weights):
+        shard = options.offload_weights * parameters / shards / grid.device.host_bandwidth
+        reduce = reduce + shard * grid.shape.trained * elements.gradient_wire(grid)
+        gathered = gathered + shard * elements.hosted_wire(grid)
     gathered = (options.zero >= 1) * gathered
     cut = (stack.bucket_bytes > 0) | (stack.bucket_parameters > 0) | (options.zero >= 2)
     return ReduceAndGather(
@@ -353,8 +362,11 @@ def update(grid: Grid, split: StageSplit) -> Figure:
 
 
 def update_rates(grid: Grid) -> tuple[Figure, Figure]:
-    """Seconds of a parameter's update: on the host, one copy after the other, and on the accelerator."""
-    moved = elements.gradient_wire(grid) + elements.parameter_wire(grid) + elements.step_bytes(grid)
+    """Seconds of a parameter's update: on the host, one copy after the other, and on the accelerator. Weights that live
+    on the host, and gradients, cross the link in passes.
+    """
+    sent = elements.gradient_wire(grid) + elements.parameter_wire(grid)
+    moved = (1.0 - grid.options.offload_weights) * sent + elements.step_bytes(grid)
     return moved / grid.device.host_bandwidth, expanded_memory.update(grid) * layer_times.update_factor(grid)
 
 

@@ -81,6 +81,13 @@ def gathered_wire(grid: Grid) -> Figure:
     return np.where(grid.shape.quantised > 0, grid.shape.frozen_bytes, parameter_wire(grid))
 
 
+def hosted_wire(grid: Grid) -> Figure:
+    """Bytes of a weight as it is fetched from host memory: trained ones as the runtime keeps them there, frozen ones as
+    they are gathered.
+    """
+    return np.where(grid.shape.frozen_bytes > 0, gathered_wire(grid), _at_least(grid, grid.stack.hosted_weight))
+
+
 def master_bytes(grid: Grid) -> Figure:
     """Bytes of a weight's fp32 copy in addition to the working copy."""
     return grid.shape.master_bytes * (1.0 - _alone(grid))

@@ -354,6 +354,8 @@ class Stack:
     fp32_sums_below_zero: Figure = 0.0
     """ZeRO stages below this sum gradients of bf16 in fp32 beside those held."""
     parameter_wire: Figure
+    hosted_weight: Figure
+    """Bytes per trained parameter of weights in host memory."""
     fused_attention: Figure
     loss_traffic: Figure
     """Bytes per logit that the loss's kernels move, both passes; what it holds is `logit_bytes`."""
@@ -493,6 +495,8 @@ class Options:
     """Rank order: 0 tp-cp-ep-dp-pp (stages far apart), 1 tp-cp-ep-pp-dp."""
     offload: Figure = 0.0
     """Share of the optimizer states that lives in host memory."""
+    offload_weights: Figure = 0.0
+    """1: with weights and gradients, which a pass fetches and sends there layer by layer."""
     offload_overlap: Figure = 0.0
     """1: these are copied beside the host's own work."""
     offload_attn_norm: Figure = 0.0

@@ -560,6 +560,7 @@ def stack(runtime: Runtime, reached: RuntimeEfficiency, release: str, accelerato
         gradient_wire=runtime.gradient_wire_bytes,
         fp32_sums_below_zero=float(runtime.at(release).fp32_sums_below_zero),
         parameter_wire=runtime.parameter_wire_bytes,
+        hosted_weight=runtime.hosted_weight_bytes,
         fused_attention=float(fused and accelerator.generation not in runtime.fused_attention_not_on),
         loss_traffic=_loss_traffic(runtime, release),
         logit_bytes=whole,

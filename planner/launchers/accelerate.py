@@ -50,7 +50,8 @@ def launched(plan: Plan, job: LaunchJob, values: Values, *program: str) -> Launc
 def route(plan: Plan) -> str:
     """Which of Accelerate's engines carries the plan."""
     p = plan.parallelism
-    if plan.runtime.name == "deepspeed" or p.zero_stage == 1 or plan.offload.get("optimizer"):
+    alone = plan.offload.get("optimizer") and not plan.offload.get("weights")
+    if plan.runtime.name == "deepspeed" or p.zero_stage == 1 or alone:
         return "DEEPSPEED"
     if p.zero_stage >= 2:
         return "FSDP"
@@ -85,6 +86,7 @@ def _sharded(plan: Plan, values: Values) -> dict[str, Any]:
         "block": block,
         "loaded_by_one": None if block else not plan.workload.method.get("base"),
         "resharded": p.zero_stage == 3,
+        "offloaded": bool(plan.offload.get("weights")),
         "checkpointing": plan.recompute.policy == "full",
         "replicas": replicas,
         "shards": shards,

@@ -44,6 +44,7 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
         "mesh.replicas": replicas if sharded else None,
         "mesh.shards": shards if sharded else None,
         "loaded_by_one": not lora.base(plan) if sharded else None,
+        "offloaded": bool(plan.offload.get("weights")) if sharded else None,
         "job.datasets": [{"path": values["dataset"], "type": values["dataset-type"] or rows}],
     }
     return table.nested(table.document(TABLE, hf_trainer.facts(plan, values, decided)))

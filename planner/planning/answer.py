@@ -241,7 +241,7 @@ def _configuration(prepared: Prepared, candidate: Candidate, grid: Grid, fullest
             layers_fraction=options[RECOMPUTE].layers,
             selective=options[RECOMPUTE].name.startswith("selective"),
         ),
-        offload={"optimizer": bool(options[OFFLOAD])},
+        offload={"optimizer": options[OFFLOAD] > 0} | ({"weights": True} if options[OFFLOAD] > 1 else {}),
         offloaded=_offloaded(options, fullest, grid),
         placement=None if grid.expanded is None else asdict(options[PLACEMENT]),
         overlap=schema.Overlap(**held["overlap"]),
@@ -258,9 +258,9 @@ def _launched(options: OptionValues, grid: Grid, request: Request) -> dict[str, 
 
 
 def _offloaded(options: OptionValues, fullest: Memory, grid: Grid) -> schema.Offloaded | None:
-    if options[OFFLOAD] in (0.0, 1.0) and not options[OFFLOAD_OVERLAP] and not options[ACTIVATION_OFFLOAD]:
+    if not 0.0 < options[OFFLOAD] < 1.0 and not options[OFFLOAD_OVERLAP] and not options[ACTIVATION_OFFLOAD]:
         return None
-    share = options[OFFLOAD]
+    share = min(options[OFFLOAD], 1.0)
     parameters = data_parallel.updated_parameters(grid, pipeline.split(grid.shape, grid.layout))
     on_host, on_device = data_parallel.update_rates(grid)
     return schema.Offloaded(

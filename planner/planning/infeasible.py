@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 from planner.axes.table import OFFLOAD, PLACEMENT, RECOMPUTE, ZERO
+from planner.axes.values import WITH_WEIGHTS, offload_name
 from planner.base.errors import ClusterwrightError
 from planner.base.units import format_bytes, format_risk, format_seconds, format_usd
 from planner.catalog import Catalog, cluster
@@ -22,6 +23,8 @@ from planner.schema.plan import FrontPoint
 from planner.schema.workload import Workload
 from planner.search.problem import Candidate
 from planner.space.cost_grid import single_grid
+from planner.space.offloading import values_of
+from planner.space.pins import Bound, Pins
 
 _DAY = 86400.0
 LIGHTER = (("lora", "adapters instead of the whole model"), ("qlora", "adapters over 4-bit weights"))
@@ -171,7 +174,17 @@ def _what_fits(catalog: Catalog, request: Request) -> list[str]:
         ):
             found.append(f"{request.cluster.count:,} x {name}")
             break
-    return found + _training_less(catalog, request)
+    return found + _weights_away(catalog, request) + _training_less(catalog, request)
+
+
+def _weights_away(catalog: Catalog, request: Request) -> list[str]:
+    """Weights in host memory with the optimizer's states, where the runtime keeps them there and no pin says else."""
+    away = offload_name(WITH_WEIGHTS)
+    if away not in values_of(request.runtime, OFFLOAD.name) or OFFLOAD.name in request.pins:
+        return []
+    pinned = Pins({**request.pins.bounds, OFFLOAD.name: Bound((away,))})
+    fits = _least(catalog, replace(request, pins=pinned), "time")
+    return [f"weights in host memory (--pin {OFFLOAD.name}={away})"] if fits else []
 
 
 def _training_less(catalog: Catalog, request: Request) -> list[str]:

@@ -288,6 +288,8 @@ class Runtime(Entry):
     sums and updates from them without copies, unless its states are offloaded; 0: none."""
     parameter_wire_bytes: NotNegative = 2.0
     """Bytes per parameter that a parameter gather moves."""
+    hosted_weight_bytes: NotNegative = 4.0
+    """Bytes per trained parameter of weights that live in host memory (FSDP: its shards in fp32)."""
     fused_attention: bool = True
     """Flash-style attention: scores are never stored."""
     fused_attention_since: str = ""

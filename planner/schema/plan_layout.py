@@ -212,7 +212,7 @@ class Configuration(Record):
     precision: str
     recompute: RecomputeSection
     offload: dict[str, bool]
-    """optimizer: whether states live in host memory."""
+    """optimizer: whether states live in host memory; weights, where they and gradients do, too."""
     offloaded: Sparse[Offloaded] = None
     """Only in documents where that is a part of them, or overlaps, or where activations live there."""
     placement: Sparse[dict[str, float]] = None
@@ -288,7 +288,7 @@ def stated(plan: Any) -> dict[str, Stated]:
     share = host.optimizer_share if host else float(plan.offload.get("optimizer", False))
     return {
         **{axis: NEUTRAL[axis] if value is None else value for axis, value in values.items()},
-        "offload": _spelt({"optimizer": share}),
+        "offload": _spelt({"optimizer": share, "weights": float(plan.offload.get("weights", False))}),
         "offload_overlap": bool(host and host.optimizer_overlap),
         "activation_offload": "+".join(host.activations if host else ()) or ALONE,
         "placement": _spelt(plan.placement or {}),
@@ -381,11 +381,12 @@ def _put(table: dict[str, Any], place: tuple[str, ...], value: object) -> None:
 
 def _put_offload(table: dict[str, Any], axes: dict[str, Any]) -> None:
     """What lives in host memory; a section of its own only where that is more than all optimizer states."""
-    share = _shares(axes.pop("offload"), ("optimizer",), "offload")["optimizer"]
+    shares = _shares(axes.pop("offload"), ("optimizer", "weights"), "offload")
+    share = shares["optimizer"]
     overlap = axes.pop("offload_overlap")
     modules = str(axes.pop("activation_offload"))
     activations = [] if modules == ALONE else modules.split("+")
-    _put(table, ("offload",), {"optimizer": share > 0})
+    _put(table, ("offload",), {"optimizer": share > 0} | ({"weights": True} if shares["weights"] else {}))
     if "offloaded" in table or 0 < share < 1 or overlap or activations:
         for key, value in zip(HOST, (share, overlap, activations), strict=True):
             _put(table, ("offloaded", key), value)

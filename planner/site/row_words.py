@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from typing import get_args
 
 from planner.axes.table import ACTIVATION_OFFLOAD, AXES, OFFLOAD
-from planner.axes.values import nodes_of
+from planner.axes.values import WITH_WEIGHTS, nodes_of
 from planner.calibration.runs import names
 from planner.schema.hardware import SPLIT_SCHEDULES
 from planner.schema.plan import Plan
 from planner.schema.plan_layout import ALONE, ATTENTION_KERNELS, Dispatcher
 
 PLACED = "stages placed by layout"
+WITH_WEIGHTS_WORDS = "optimizer and weights in host memory"
 _BETWEEN = "; "
 _OVERLAPS = ("tp", "dp", "p2p")
 _STATED: Mapping[str, Mapping[object, str]] = {
@@ -30,7 +31,7 @@ _STATED: Mapping[str, Mapping[object, str]] = {
     "offload_overlap": {True: "optimizer copies overlap"},
 }
 """Axis -> its value -> words that :mod:`planner.calibration.runs.words` reads as it; other values have none."""
-_WORDS = {PLACED, *(words for phrases in _STATED.values() for words in phrases.values())}
+_WORDS = {PLACED, WITH_WEIGHTS_WORDS, *(words for phrases in _STATED.values() for words in phrases.values())}
 _COUNTED = re.compile(
     r"optimizer offload \d{1,3}%|states shared in \d{1,6} nodes|\d MTP modules|activations in host memory: [a-z_0-9+]+",
     re.ASCII,
@@ -57,8 +58,9 @@ def _of_plan(plan: Plan) -> Iterator[str]:
             yield phrases[value]
     if (nodes := nodes_of(cut.zero_scope)) > 1:
         yield f"states shared in {nodes} nodes"
-    if share := OFFLOAD.value(OFFLOAD.of(plan)):
-        yield f"optimizer offload {share:.0%}"
+    share = OFFLOAD.value(OFFLOAD.of(plan))
+    if share:
+        yield WITH_WEIGHTS_WORDS if share == WITH_WEIGHTS else f"optimizer offload {share:.0%}"
     if ACTIVATION_OFFLOAD.is_mentioned(plan):
         yield f"activations in host memory: {ACTIVATION_OFFLOAD.of(plan)}"
 

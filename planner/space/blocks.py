@@ -43,7 +43,6 @@ from planner.space.pins import Pins
 from planner.space.rules import context_shares, exchanges_overlap
 
 Value = TypeVar("Value")
-ZERO_STAGES: tuple[ZeroStage, ...] = (0, 1, 2, 3)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,11 +262,13 @@ def _shared_states(
     anyway, an offloaded optimizer with those that the runtime offloads.
     """
     known = runtime.axes.get("zero", (0,))
-    able = runtime.offload_needs_zero if offload and runtime.offload_needs_zero else ZERO_STAGES
+    able = offloading.with_stages(runtime, offload)
     stages: list[ZeroStage] = [z for z in able if (known == "any" or z in known) and pins.allow("zero", z)]
     if not has_replicas:
-        least = stages[:1]
-        yield from (Sharding(z, EVERYWHERE, False) for z in least if pins.allow(ZERO_SCOPE.name, EVERYWHERE))
+        # One rank has nobody to overlap with but host memory.
+        overlaps = _on(runtime, pins, DP_OVERLAP, (False, True)) if offload > 1 else (False,)
+        alone = [Sharding(z, EVERYWHERE, o) for z in stages[:1] for o in overlaps]
+        yield from alone if pins.allow(ZERO_SCOPE.name, EVERYWHERE) else []
         return
     for zero in stages:
         if zero >= 2 and staged and not runtime.gathers_working_copy:

@@ -39,6 +39,8 @@ from planner.axes.values import (
     SPLIT_SCHEDULES,
     WHOLE,
     WHOLE_MIXTURE,
+    WITH_WEIGHTS,
+    offload_name,
     schedule_name,
 )
 from planner.figures import cost_inputs, matrix_formats
@@ -348,6 +350,8 @@ def _why_not_option(question: Question, axis: PlanAxis[Any]) -> str:
         )
     if axis is SEQUENCE_PARALLEL and bound.allows(False):
         return "mixtures need it with tp above 1. "
+    if axis in (OFFLOAD, ZERO) and question.pins.bounds.get(OFFLOAD.name) == Bound((offload_name(WITH_WEIGHTS),)):
+        return "weights live in host memory as shards alone, with zero 3. "
     needed = runtime.offload_needs_zero
     if needed and (
         axis is OFFLOAD or (axis is ZERO and question.pins.bounds.get(OFFLOAD.name) == Bound(("optimizer",)))

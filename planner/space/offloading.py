@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from planner.axes.options import KeptPasses, Sharding
 from planner.axes.table import ACTIVATION_OFFLOAD, GRAPHS, OFFLOAD, PLACEMENT, RECOMPUTE
@@ -29,6 +30,7 @@ from planner.axes.values import (
 )
 from planner.models.blocks import feeding
 from planner.schema.hardware import Cluster, Runtime
+from planner.schema.plan_layout import ZeroStage
 from planner.schema.workload import Model, Workload
 from planner.space.pins import Pins
 
@@ -65,11 +67,20 @@ def policies(workload: Workload, runtime: Runtime, kinds: tuple[str, ...], pins:
 
 
 def states(runtime: Runtime, pins: Pins) -> list[float]:
-    """Shares of the optimizer states in host memory: none or all of them, or those that a pin names."""
+    """Shares of the optimizer states in host memory: none or all of them, or those that a pin names; weights with them
+    only if a pin does.
+    """
     known = values_of(runtime, OFFLOAD.name)
     pinned = pins.bounds.get(OFFLOAD.name)
     shares = [states_offloaded(name) for name in pinned.values] if pinned else [0.0, 1.0]
-    return [share for share in shares if (offload_name(share) if share in (0.0, 1.0) else PART) in known]
+    return [share for share in shares if (PART if 0.0 < share < 1.0 else offload_name(share)) in known]
+
+
+def with_stages(runtime: Runtime, share: float) -> tuple[ZeroStage, ...]:
+    """ZeRO stages that go with what is in host memory: weights live there as shards alone (ZeRO 3)."""
+    if share > 1:
+        return (3,)
+    return runtime.offload_needs_zero if share and runtime.offload_needs_zero else get_args(ZeroStage)
 
 
 def activations(model: Model, runtime: Runtime, pins: Pins) -> list[tuple[str, ...]]:

@@ -152,9 +152,10 @@ def states(c: Claim, stage: int) -> tuple[float, float, float]:
         resident += REFERENCE
     if tower and not tower.trained:
         outside += SIXTEEN_BIT * tower.parameters
+    kept = 0.0 if c.plan.offload.get("weights") else 1.0
     return (
-        resident * (cut if p.zero_stage >= 3 else whole) + outside,
-        per_parameter["gradients"] * share * (cut if p.zero_stage >= 2 else whole),
+        kept * resident * (cut if p.zero_stage >= 3 else whole) + outside,
+        kept * per_parameter["gradients"] * share * (cut if p.zero_stage >= 2 else whole),
         (1.0 - offloaded_share(c)) * state_bytes(c) * (cut if p.zero_stage >= 1 else whole) + ends_more,
     )
 

@@ -32,17 +32,20 @@ OF_EXPERTS = ("mlp_norm", "expert_fc1", "moe_act")
 
 def offloaded_is_said_once(c: Claim) -> Iterator[str]:
     """A share from 0 to 1, above 0 where states are said to be offloaded; copies of states overlap where some are."""
-    yield from (f"offload.{part} is no part that is offloaded" for part in c.plan.offload if part != "optimizer")
-    if (away := c.plan.offloaded) is None:
+    away = c.plan.offload
+    yield from (f"offload.{part} is no part that is offloaded" for part in away if part not in ("optimizer", "weights"))
+    if away.get("weights") and (not away.get("optimizer") or c.plan.parallelism.zero_stage != 3):
+        yield "weights are offloaded, which goes with the optimizer's states and with zero 3"
+    if (parts := c.plan.offloaded) is None:
         return
-    share = away.optimizer_share
+    share = parts.optimizer_share
     stated = bool(c.plan.offload.get("optimizer"))
     if not 0.0 <= share <= 1.0 or (share > 0) != stated:
         yield f"a share of {share:g} of the optimizer states, which are {'' if stated else 'not '}said to be offloaded"
-    if away.optimizer_overlap and not share:
+    if parts.optimizer_overlap and not share:
         yield "copies of optimizer states overlap, and none are offloaded"
-    if len({*away.activations}) < len(away.activations):
-        yield f"{'+'.join(away.activations)}: a module stands twice"
+    if len({*parts.activations}) < len(parts.activations):
+        yield f"{'+'.join(parts.activations)}: a module stands twice"
     if len(c.plan.cluster.pools) > 1:
         yield "plans over several pools are costed without offload"
 
@@ -63,10 +66,19 @@ def host_memory_is_one(c: Claim) -> Iterator[str]:
     per_node = c.plan.cluster.pools[0].accelerators_per_node
     total = per_node * (host.optimizer_bytes + host.activations_bytes)
     yield from unless_same("total_bytes in host memory", host.total_bytes, total)
-    held = offloaded_share(c) * (state_bytes(c) + GRADIENT * trained(c)) * shard(c, host.stage)
+    weight_bytes = hosted_weight_bytes(c) if c.plan.offload.get("weights") else 0.0
+    held = (offloaded_share(c) * (state_bytes(c) + GRADIENT * trained(c)) + weight_bytes) * shard(c, host.stage)
     yield from unless_same("optimizer_bytes in host memory", host.optimizer_bytes, held)
     if away and host.stage == m.stage:
         yield from unless_same("activations_bytes in host memory", host.activations_bytes, away.activations_bytes)
+
+
+def hosted_weight_bytes(c: Claim) -> float:
+    """Bytes of a weight that lies in host memory beside its fp32 copy: none where that is all there is."""
+    per_parameter = c.plan.runtime.bytes_per_parameter
+    if (frozen := per_parameter.get("frozen", 0.0)) > 0:
+        return frozen
+    return 0.0 if per_parameter["gathers_working_copy"] > 0 else per_parameter["parameters"]
 
 
 def update_follows_from_link(c: Claim) -> Iterator[str]:

@@ -115,14 +115,14 @@ def measurement_is_the_step_time(c: Claim) -> Iterator[str]:
 
 
 def causes_have_a_reason(c: Claim) -> Iterator[str]:
-    """Communication over a group of one rank, a bubble without stages and recomputing nothing take no time."""
+    """Communication over a group of one rank (but of weights with host memory), a bubble without stages and recomputing nothing take no time."""
     p, prediction = c.plan.parallelism, c.plan.prediction
     copies_of_experts = p.tp * p.cp * p.dp // (p.ep * p.etp) if c.model.moe else 1
     reasons = {
         "tp": p.tp > 1,
         "cp": p.cp > 1,
         "ep": p.ep * p.etp > 1,
-        "dp": p.dp * p.cp > 1 or copies_of_experts > 1,
+        "dp": p.dp * p.cp > 1 or copies_of_experts > 1 or c.plan.offload.get("weights", False),
         "p2p": p.pp > 1,
         "bubble": p.pp > 1,
         "recompute": c.plan.recompute.policy != "none",

@@ -254,7 +254,7 @@ def switches_go_together(c: Claim) -> Iterator[str]:
         yield "a mixture of experts with tensor parallelism needs sequence parallelism"
     if overlap.tp and not p.sequence_parallel:
         yield "overlapped tensor parallelism without sequence parallelism"
-    if overlap.dp and p.dp * p.cp == 1:
+    if overlap.dp and p.dp * p.cp == 1 and not c.plan.offload.get("weights"):
         yield "overlapped data parallelism with one replica"
     if overlap.p2p and p.vpp == 1:
         yield "overlapped transfers between stages without interleaving"

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from planner.axes.table import AXES
-from planner.axes.values import ALONE, IN_PLACE, ONE_F_ONE_B, activation_offload, over_nodes
+from planner.axes.values import ALONE, IN_PLACE, ONE_F_ONE_B, WITH_WEIGHTS, activation_offload, over_nodes
 
 FREE_TEXT = ("notes", "sharding", "activation_recompute", "framework", "precision", "zero_stage", "task")
 """Columns that words are read in."""
@@ -146,6 +146,7 @@ WORDS: tuple[Word, ...] = (
     Word(r"capacity[- _]factor ?(?:of )?[=:]? ?(\d+(?:\.\d+)?)", {"imbalance": _number}),
     # What is launched and kept elsewhere.
     Word(r"cuda graphs?: (none|modules|full iteration)", {"graphs": lambda m: _GRAPHS[m[1].lower()]}),
+    Word(r"optimizer and weights in host memory", {"offload": WITH_WEIGHTS}),
     Word(r"optimizer offload (\d{1,3}) ?%", {"offload": lambda m: min(int(m[1]), 100) / 100}),
     Word(
         r"activations in host memory: ([a-z_0-9+]+)", {"activation_offload": lambda m: activation_offload(m[1].lower())}

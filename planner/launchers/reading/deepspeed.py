@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from planner.axes.values import WITH_WEIGHTS, offload_name
 from planner.base.errors import WrongQuestion, malformed
 from planner.launchers import deepspeed
 from planner.launchers.reading.found_options import FoundOptions
@@ -27,15 +28,11 @@ def read(text: str) -> FoundOptions:
     zero, tensor, pipeline = (_inner(config, name) for name in ("zero_optimization", "tensor_parallel", "pipeline"))
     assumed = ["recomputation: set by the script, which is not read (--recompute)"]
     stage = _whole(zero, "zero_optimization.stage", 0, assumed)
-    if stage == 3 and (held := _inner(zero, "offload_param").get("device", "none")) in ("cpu", "nvme"):
-        raise WrongQuestion(
-            f"--from deepspeed: zero_optimization.offload_param: weights in {held} cannot be taken over"
-        )
     settings: dict[str, object] = {
         "tp": max(_whole(tensor, "tensor_parallel.autotp_size", 1, assumed), 1),
         "pp": max(_whole(pipeline, "pipeline.stages", 1, assumed), 1),
         "zero": stage,
-        "offload": _offload(zero, assumed),
+        "offload": _offload(zero, stage, assumed),
         "dp_overlap": "on" if stage and _overlaps(zero, stage, assumed) else "off",
     }
     gathered = _whole(zero, "zero_optimization.zero_hpz_partition_size", 1, assumed) if stage == 3 else 1
@@ -104,13 +101,21 @@ def _overlaps(zero: dict[str, Any], stage: int, assumed: list[str]) -> bool:
     return stage == 3
 
 
-def _offload(zero: dict[str, Any], assumed: list[str]) -> str:
+def _offload(zero: dict[str, Any], stage: int, assumed: list[str]) -> str:
     device = _inner(zero, "offload_optimizer").get("device", "none")
     if device == AUTO:
         assumed.append("offload_optimizer.device auto: none, DeepSpeed's default")
     elif device not in ("none", "cpu", "nvme"):
         raise WrongQuestion(f"--from deepspeed: offload_optimizer.device is {device!r:.40}; choose none, cpu, nvme")
-    return "none" if device in ("none", AUTO) else "optimizer"
+    held = _inner(zero, "offload_param").get("device", "none") if stage == 3 else "none"
+    if held in ("none", AUTO):
+        return "none" if device in ("none", AUTO) else "optimizer"
+    if held != "cpu" or device != "cpu":
+        raise WrongQuestion(
+            f"--from deepspeed: zero_optimization.offload_param {held!s:.20} with offload_optimizer {device}: a plan "
+            "has weights in host memory beside the optimizer's states; with cpu for both it is priced"
+        )
+    return offload_name(WITH_WEIGHTS)
 
 
 def _precision(config: dict[str, Any], assumed: list[str]) -> str | None:

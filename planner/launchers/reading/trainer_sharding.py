@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from planner.axes.values import WITH_WEIGHTS, offload_name
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import deepspeed
 from planner.launchers.reading.found_options import FoundOptions
@@ -147,12 +148,16 @@ def _fsdp(words: list[str], config: Values) -> FoundOptions:
     if kind not in FSDP:
         raise WrongQuestion(f"--from trainer: fsdp {kind:.40}: choose {', '.join(FSDP)}")
     stage, scope = FSDP[kind]["zero"], FSDP[kind]["scope"]
-    if "offload" in words or true(plain.get("offload_params")):
-        raise WrongQuestion("--from trainer: fsdp_offload_params: weights in host memory cannot be taken over")
+    offloads = "offload" in words or true(plain.get("offload_params"))
+    if offloads and stage != 3:
+        raise WrongQuestion(
+            f"--from trainer: fsdp_offload_params with {kind}: a plan has weights in host memory sharded"
+        )
     kept = stage == 2 or (stage == 3 and not true(reshard) and str(reshard).upper() != "FULL_SHARD")
     return FoundOptions(
         runtime="pytorch-ddp" if stage == 0 else "fsdp2",
-        settings={"zero": 3 if stage else 0, "zero_scope": scope},
+        settings={"zero": 3 if stage else 0, "zero_scope": scope}
+        | ({"offload": offload_name(WITH_WEIGHTS)} if offloads else {}),
         differs=("weights stay whole after the forward pass; predicted as given back",) if kept else (),
     )
 
