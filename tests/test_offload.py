@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from planner import api
-from planner.catalog import load
 from planner.base.errors import NoAnswer, WrongQuestion
+from planner.catalog import load
 from planner.launchers import bundle, parts, reading, write
 from planner.schema.plan import Plan
 from planner.verify import violations

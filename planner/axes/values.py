@@ -183,7 +183,7 @@ def nodes_of(scope: str) -> int:
 PART = "part"
 """Of a runtime's values of `offload`: any share of the optimizer states."""
 WITH_WEIGHTS = 2.0
-"""Of `offload`: all optimizer states, and weights and gradients with them (``optimizer+weights``)."""
+"""Share that stands for all optimizer states with weights and gradients (``optimizer+weights``)."""
 
 
 def states_offloaded(name: str) -> float:

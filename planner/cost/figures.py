@@ -355,7 +355,6 @@ class Stack:
     """ZeRO stages below this sum gradients of bf16 in fp32 beside those held."""
     parameter_wire: Figure
     hosted_weight: Figure
-    """Bytes per trained parameter of weights in host memory."""
     fused_attention: Figure
     loss_traffic: Figure
     """Bytes per logit that the loss's kernels move, both passes; what it holds is `logit_bytes`."""
@@ -494,11 +493,10 @@ class Options:
     pp_inner: Figure = 0.0
     """Rank order: 0 tp-cp-ep-dp-pp (stages far apart), 1 tp-cp-ep-pp-dp."""
     offload: Figure = 0.0
-    """Share of the optimizer states that lives in host memory."""
+    """Share of the optimizer states in host memory; then 1: with weights and gradients, which passes fetch and send."""
     offload_weights: Figure = 0.0
-    """1: with weights and gradients, which a pass fetches and sends there layer by layer."""
     offload_overlap: Figure = 0.0
-    """1: these are copied beside the host's own work."""
+    """1: states are copied beside the host's own work."""
     offload_attn_norm: Figure = 0.0
     """1: what this module of a layer reads lives in host memory until the backward pass; so with the next six."""
     offload_qkv_linear: Figure = 0.0
@@ -513,11 +511,9 @@ class Options:
     graph_inputs: Figure = 0.0
     """1: each of a layer's graphs has a buffer of its own for what it reads."""
     expanded_optimizer: Figure = 0.0
-    """Share of the optimizer states that lives in expanded memory."""
+    """Shares of optimizer states, of weights with gradients, and of activations kept that live in expanded memory."""
     expanded_weights: Figure = 0.0
-    """Share of parameters and gradients that lives in expanded memory."""
     expanded_activations: Figure = 0.0
-    """Share of the activations kept for the backward pass that lives in expanded memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

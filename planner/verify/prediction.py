@@ -115,7 +115,9 @@ def measurement_is_the_step_time(c: Claim) -> Iterator[str]:
 
 
 def causes_have_a_reason(c: Claim) -> Iterator[str]:
-    """Communication over a group of one rank (but of weights with host memory), a bubble without stages and recomputing nothing take no time."""
+    """Communication over a group of one rank, a bubble without stages and recomputing nothing take no time; weights of
+    one rank are fetched from host memory.
+    """
     p, prediction = c.plan.parallelism, c.plan.prediction
     copies_of_experts = p.tp * p.cp * p.dp // (p.ep * p.etp) if c.model.moe else 1
     reasons = {

@@ -113,7 +113,7 @@ def _offload(zero: dict[str, Any], stage: int, assumed: list[str]) -> str:
     if held != "cpu" or device != "cpu":
         raise WrongQuestion(
             f"--from deepspeed: zero_optimization.offload_param {held!s:.20} with offload_optimizer {device}: a plan "
-            "has weights in host memory beside the optimizer's states; with cpu for both it is priced"
+            "has weights in host memory with the optimizer's states; with cpu for both it is priced"
         )
     return offload_name(WITH_WEIGHTS)
 

@@ -150,9 +150,7 @@ def _fsdp(words: list[str], config: Values) -> FoundOptions:
     stage, scope = FSDP[kind]["zero"], FSDP[kind]["scope"]
     offloads = "offload" in words or true(plain.get("offload_params"))
     if offloads and stage != 3:
-        raise WrongQuestion(
-            f"--from trainer: fsdp_offload_params with {kind}: a plan has weights in host memory sharded"
-        )
+        raise WrongQuestion(f"--from trainer: fsdp_offload_params with {kind}: weights in host memory are shards alone")
     kept = stage == 2 or (stage == 3 and not true(reshard) and str(reshard).upper() != "FULL_SHARD")
     return FoundOptions(
         runtime="pytorch-ddp" if stage == 0 else "fsdp2",
