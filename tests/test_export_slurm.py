@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from planner.api import plan_sources
 from planner.base.errors import WrongQuestion
 from planner.launchers import bundle, parts
 from planner.schema.plan import Plan
@@ -92,3 +93,13 @@ def test_machines_without_an_image_install_what_they_start() -> None:
     held = bundle(DENSE, parts("megatron+skypilot"), given_, site=imaged)
     assert "setup" not in held.files["task.yaml"]
     assert any(loss.field == "mounts" for loss in held.losses)
+
+
+def test_one_pool_of_a_mixed_cluster_asks_for_its_type() -> None:
+    """It could get the other pool's nodes; a plan of one kind of GPU asks for any, and what is set leads."""
+    whole, gpus = plan(Case("megatron-core", "llama3-8b", "dgx-h100:2", "tp=2")), {}
+    for name, chosen, mixed in (("mixed", {}, True), ("set", {"gpu-type": "hopper"}, True), ("alone", {}, False)):
+        wanted = plan_sources.Wanted("torchrun+slurm", chosen, None, False, None, mixed=mixed)
+        made, _ = plan_sources.bundles([whole], True, wanted)
+        gpus[name] = re.findall("--gpus-per-node=(.*)", made[""].files["job.sbatch"])
+    assert gpus == {"mixed": ["h100:8"], "set": ["hopper:8"], "alone": ["8"]}

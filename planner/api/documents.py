@@ -132,12 +132,12 @@ def bundled(asked: ExportQuestion, settings: Callable[[], Mapping[str, str]]) ->
     if isinstance(source, RLPlanSet):
         return _post_training(source, target, asked, settings())
     cluster = None if asked.cluster is None else as_cluster(asked.cluster)
-    chosen, alone, run = plan_sources.launched(
+    chosen, alone, run, mixed = plan_sources.launched(
         source, rank=asked.rank, workload=asked.workload, alternative=asked.alternative, lost=asked.lost
     )
     site = named(None if asked.site is None else Path(asked.site))
     profile = site.profile if site else None
-    made = plan_sources.Wanted(target, settings(), cluster, asked.benchmark, profile, asked.preflight)
+    made = plan_sources.Wanted(target, settings(), cluster, asked.benchmark, profile, asked.preflight, mixed)
     bundles, refused = plan_sources.bundles(chosen, alone, made)
     return Made(bundles, refused, run if run in bundles else None, len(chosen), target)
 

@@ -11,7 +11,7 @@ from planner import catalog as catalogs
 from planner import launchers, verify
 from planner.base.errors import WrongQuestion, warn_of_change
 from planner.base.units import format_bytes, format_seconds, format_usd
-from planner.launchers import Bundle, astra_sim, benchmark
+from planner.launchers import Bundle, astra_sim, benchmark, slurm
 from planner.planning import by_layer, document
 from planner.question.given import Kept, Planned, Source
 from planner.schema.hardware import Cluster
@@ -136,6 +136,8 @@ class Launched(NamedTuple):
     """Whether it is one plan, which goes into the folder itself."""
     run: str | None
     """Of several, the folder of the recommended one, if any."""
+    mixed: bool
+    """Whether the set has plans on several kinds of accelerators."""
 
 
 def launched(
@@ -162,7 +164,9 @@ def launched(
         _fits(plan)
         verify.check(plan)
     run = found.recommended if isinstance(found, PlanSet) and not alone else None
-    return Launched(plans, alone, None if run is None else folder_of(run))
+    listed = found.plans if isinstance(found, PlanSet) else plans
+    kinds = {pool.accelerator for plan in listed for pool in plan.cluster.pools}
+    return Launched(plans, alone, None if run is None else folder_of(run), len(kinds) > 1)
 
 
 def folder_of(rank: int) -> str:
@@ -210,6 +214,8 @@ class Wanted(NamedTuple):
     """What all jobs of the site need."""
     preflight: bool = False
     """Whether each checks its machines before it starts."""
+    mixed: bool = False
+    """Whether the cluster has other accelerators than a plan on one pool of it."""
 
 
 def bundles(plans: Sequence[Plan], alone: bool, wanted: Wanted) -> tuple[dict[str, Bundle], list[str]]:
@@ -233,7 +239,10 @@ def bundles(plans: Sequence[Plan], alone: bool, wanted: Wanted) -> tuple[dict[st
                 launchers.bundle(
                     plan,
                     exporters,
-                    launchers.of_its_pools(wanted.given, plan, plans),
+                    {
+                        **(slurm.typed(plan) if wanted.mixed and slurm.EXPORTER in exporters else {}),
+                        **launchers.of_its_pools(wanted.given, plan, plans),
+                    },
                     benchmark.short if wanted.measure else None,
                     site=wanted.site,
                     before=wanted.preflight,

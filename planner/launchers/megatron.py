@@ -108,10 +108,10 @@ def performance(plan: Plan) -> dict[str, str]:
     """What Megatron-Bridge's recipes set and the prediction takes for granted: no memory lost between blocks of other
     sizes, none held for streams, and processors left to communication where it overlaps.
     """
-    found = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "TORCH_NCCL_AVOID_RECORD_STREAMS": "1"}
+    variables = {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True", "TORCH_NCCL_AVOID_RECORD_STREAMS": "1"}
     if plan.overlap.dp or plan.overlap.tp:
-        found |= dict.fromkeys(("NVTE_FWD_LAYERNORM_SM_MARGIN", "NVTE_BWD_LAYERNORM_SM_MARGIN"), SM_MARGIN)
-    return found
+        variables |= dict.fromkeys(("NVTE_FWD_LAYERNORM_SM_MARGIN", "NVTE_BWD_LAYERNORM_SM_MARGIN"), SM_MARGIN)
+    return variables
 
 
 def layout(plan: Plan) -> str:

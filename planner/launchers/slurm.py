@@ -202,13 +202,23 @@ def of_pools(plan: Plan) -> Iterator[EnvironmentSetting]:
     Where pools differ in their accelerators, a component without a type could get the other's nodes: types are then the
     usual names (``h100``), or placeholders where two pools would get the same or none is known.
     """
-    pools = plan.cluster.pools
-    usual = [skypilot_and_dstack.DSTACK_NAMES.get(pool.accelerator, "").lower() for pool in pools]
+    usual = _usual_types(plan)
     for name, kind in zip(plan_facts.pool_names(plan), usual, strict=True):
         known = kind if kind and usual.count(kind) == 1 else None
         says = "its type of GPU as the cluster's gres.conf names it"
         yield EnvironmentSetting(of_pool(name, "gpu-type"), f"{says}, for {name}", known if _unlike(plan) else "")
         yield EnvironmentSetting(of_pool(name, "partition"), f"partition of {name}", "")
+
+
+def _usual_types(plan: Plan) -> list[str]:
+    """What each pool's GPUs are usually called in gres.conf; empty where none is known."""
+    return [skypilot_and_dstack.DSTACK_NAMES.get(pool.accelerator, "").lower() for pool in plan.cluster.pools]
+
+
+def typed(plan: Plan) -> dict[str, str]:
+    """The type of GPU as a setting, of a plan on one pool of a cluster with others: it could get the others' nodes."""
+    kind = _usual_types(plan)[0]
+    return {"gpu-type": kind} if kind and len(plan.cluster.pools) == 1 else {}
 
 
 EXPORTER = by_table("slurm", emit=emit, of_pools=of_pools)

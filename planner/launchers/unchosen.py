@@ -30,8 +30,10 @@ def rates(
     if rate is None or values["lr"] != rate or not any(rate in f or str(float(rate)) in f for f in files.values()):
         return ""
     usual = launcher_table(exporter.name).head.get("usual")
-    own = f"{usual}: {exporter.name}'s own (extra-args say others)" if usual else "warm-up, decay, betas: the script's"
-    return f"; the learning rate is {rate} unless --set lr= says another; {own}"
+    schedule = (
+        f"{usual}: {exporter.name}'s own (extra-args say others)" if usual else "warm-up, decay, betas: the script's"
+    )
+    return f"; the learning rate is {rate} unless --set lr= says another; {schedule}"
 
 
 def checkpoints(exporter: Exporter, plan: Plan, job: LaunchJob) -> str:
