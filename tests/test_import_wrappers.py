@@ -189,3 +189,22 @@ def test_file_that_a_command_names_is_read_with_what_stands_behind_it(command: s
 def test_file_that_is_not_there_is_asked_for(tmp_path: Path) -> None:
     with pytest.raises(WrongQuestion, match="--file"):
         read("trainer", "llamafactory-cli train nowhere/sft.yaml", Started(folder=tmp_path))
+
+
+AWS = (
+    "torchrun --nproc_per_node=8 --nnodes=2 /fsdp/train.py --max_context_width=8192 --num_key_value_heads=8 "
+    "--intermediate_size=14336 --hidden_width=4096 --num_layers=32 --num_heads=32 --model_type=llama_v3 "
+    "--train_batch_size=1 --sharding_strategy=hybrid --max_steps=50 --checkpoint_freq=50"
+)
+
+
+def test_awss_example_of_fsdp_states_its_shape() -> None:
+    found = read(detect(AWS), AWS + " --offload_activations=1")
+
+    assert (found.shape["ffn"], found.shape["kv_heads"], found.shape["vocab"]) == (14336, 8, 50432)
+    assert (found.ranks, found.sequence, found.settings["recompute"]) == (16, 8192, "full")
+    assert (found.settings["zero"], found.settings["zero_scope"], found.precision) == (3, "node", "bf16")
+    assert "activations are moved to host memory" in found.differs[0]
+    for words in ("--model_type=gpt_neox", "--cpu_offload=1", "--new_kernel=1"):
+        with pytest.raises(WrongQuestion, match=words[2:].partition("=")[0]):
+            read("aws-fsdp", f"{AWS} {words}")

@@ -161,7 +161,7 @@ TOO_HIGH = "predicted not to fit, and it ran: what is above under Memory is too 
         [
             *("megatron", "torchtitan", "trainer", "deepspeed", "llama-factory", "axolotl", "gpt-neox", "olmo"),
             *("llm-foundry", "torchtune", "nemo", "nanotron", "maxtext", "primus", "litgpt", "litgpt-finetune"),
-            *("megatron-bridge", "nemo-2", "olmo-core", "torchtitan-registry"),
+            *("megatron-bridge", "nemo-2", "olmo-core", "torchtitan-registry", "aws-fsdp"),
             *("xtuner", "fms-fsdp", "openrlhf", "verl-sft", "nemo-rl-sft", "verl", "nemo-rl", "trl"),
         ]
     ),
