@@ -158,3 +158,34 @@ def test_options_with_underscores_are_epfls_with_its_defaults() -> None:
     assert reading.read("megatron", f"{command} --use_bias").shape["mlp_bias"]
     with pytest.raises(WrongQuestion, match="--sliding-window-size"):
         reading.read("megatron", f"{command} --sliding_window_size 4096")
+
+
+def test_what_deepspeeds_file_switches_on_is_told(tmp_path: Path) -> None:
+    ends = f"deepspeed pretrain_gpt.py {SMALL} --global-batch-size 64 --deepspeed --deepspeed_config ds.json\n"
+    for on, said in (("true", True), ("false", False)):
+        written(
+            tmp_path, "ds.json", f'{{"zero_optimization": {{"stage": 1}}, "curriculum_learning": {{"enabled": {on}}}}}'
+        )
+        found = read(written(tmp_path, "run.sh", ends))
+        assert any("sequences grow" in line for line in found.assumed) is said
+
+
+def test_jobs_of_ms_swift_are_read_with_their_processes() -> None:
+    ends = "--load Qwen2.5-7B-Instruct-mcore --tensor_model_parallel_size 4 --max_length 2048 --val_dataset x"
+    found = reading.read("megatron", f"NPROC_PER_NODE=8 NNODES=2 megatron sft {ends}")
+    assert (found.model, found.ranks, found.batch) == ("qwen2.5-7b", 16, 16)
+    assert any("packing fills" in line for line in found.differs)
+    assert not reading.read("megatron", f"megatron sft {ends} --packing true").differs
+    with pytest.raises(WrongQuestion, match="megatron rlhf"):
+        reading.read("megatron", f"megatron rlhf {ends}")
+
+
+def test_adapters_are_on_all_layers_unless_some_are_named() -> None:
+    swift = "megatron sft --model Qwen/Qwen3-8B --train_type lora"
+    factory = "model_name_or_path: meta-llama/Llama-3.2-1B\nstage: sft\ntensor_model_parallel_size: 1\nbf16: true\n"
+    every = ("q", "k", "v", "o", "up", "down", "gate")
+
+    assert reading.read("megatron", swift).targets == every
+    assert reading.read("megatron", f"{swift} --target_modules linear_qkv linear_proj").targets == ("q", "k", "v", "o")
+    assert reading.read("llama-factory", factory).targets == every
+    assert reading.read("llama-factory", f"{factory}lora_target: q_proj,v_proj\n").targets == ("q", "v")

@@ -87,7 +87,7 @@ def command(
     read = [_without(options(_arguments(words)[1], known), script.ignored) for words in found]
     files = [_of_its_file(_arguments(words)[1]) if whole(words) else {} for words in found]
     _refuse_several([{**inner, **stated} for inner, stated in zip(files, read, strict=True)], known)
-    ranks = {started_ranks(words) or _visible(words) for words in found}
+    ranks = {started_ranks(words) or visible(words) for words in found}
     first = without_settings(found[0])
     launcher, arguments = _arguments(first)
     started = _unchecked(first) if any(map(_is_check, first)) else first
@@ -257,7 +257,7 @@ def _holds_others(word: str, *, takes: bool) -> bool:
     return word.startswith(("@", "\u2013", "\u2014")) or (not takes and bool(_WORDS_OF_ANOTHER.fullmatch(word)))
 
 
-def _visible(words: Words) -> int | None:
+def visible(words: Words) -> int | None:
     """Processes by the variables before a command that counts none itself: ms-swift's, or the accelerators it sees."""
     variables = {name: value for name, _, value in (word.partition("=") for word in words if _SETTING.match(word))}
     if re.fullmatch(r"[1-9]\d{0,5}", variables.get("NPROC_PER_NODE", "")):

@@ -16,7 +16,7 @@ from planner.launchers.reading import (
     megatron_options,
     torchtitan,
 )
-from planner.launchers.reading.command import command, without_settings
+from planner.launchers.reading.command import command, visible, without_settings
 from planner.launchers.reading.found_options import FoundOptions, Options
 from planner.launchers.reading.shell.script import Script, Words
 from planner.launchers.reading.trainer_dialects import TARGETS, count, library_name
@@ -169,8 +169,11 @@ def swift(words: Words) -> tuple[str, dict[str, Any]]:
             key = word[2:]
             values[key] = True
         elif key:
-            values[key] = word if values[key] is True else values[key]
-    return str(values.get("model", "")), values
+            values[key] = (
+                word if values[key] is True else f"{values[key]} {word}" if key == "target_modules" else values[key]
+            )
+    loaded = str(values.get("load", "")).rpartition("/")[2].removesuffix("-mcore")  # as its releases 3 named it
+    return str(values.get("model") or loaded), values
 
 
 def read_swift(script: Script) -> FoundOptions | None:
@@ -179,19 +182,30 @@ def read_swift(script: Script) -> FoundOptions | None:
     Raises:
         WrongQuestion: it starts several, or says something that no plan can say.
     """
-    started = (without_settings(words) for way in script.ways for words in way)
-    ways = {words for words in started if words[0].endswith("megatron") and words[1] in ("sft", "pt")}
+    started = {without_settings(words): words for way in script.ways for words in way}
+    ways = {words for words in started if words[0].rpartition("/")[2] == "megatron" and words[1:]}
     if not ways:
         return None
     (words, *others) = sorted(ways)
-    if others:
-        raise WrongQuestion("the script starts several trainings of ms-swift; read one of them")
+    if others or words[1] not in ("sft", "pt"):
+        named = ", ".join(sorted({f"megatron {words[1]}" for words in ways}))
+        raise WrongQuestion(f"ms-swift's {named}: read is a script with one megatron sft or megatron pt")
     model, values = swift(words)
     read = from_keys("ms-swift", _without(values, script.ignored), model)
+    read = replace(read, ranks=visible(started[words]))
+    if str(values.get("packing")).lower() != "true":
+        read = replace(read, differs=(*read.differs, formats.PADS))
     adapts = "lora" in (values.get("tuner_type"), values.get("train_type"))
     if adapts:
-        return replace(read, method="lora", rank=count(values, "lora_rank") or 8, targets=None)
+        targets = _targets(str(values.get("target_modules") or "all-linear"))
+        return replace(read, method="lora", rank=count(values, "lora_rank") or 8, targets=targets)
     return replace(read, method="finetune" if words[1] == "sft" else "pretrain")
+
+
+def _targets(names: str) -> tuple[str, ...]:
+    """Matrices with adapters, of the names of layers."""
+    words = re.split(r"[\s,]+", names.strip("[]"))
+    return tuple(dict.fromkeys(target for name in words for target in TARGETS.get(name.strip("\"'"), (name,))))
 
 
 def _without(values: Values, ignored: Iterable[str]) -> dict[str, Any]:
@@ -211,7 +225,9 @@ def read_adapter(values: Values) -> FoundOptions:
     read = from_keys("mcore-adapter", values, str(values.get("model_name_or_path", "")), accumulation)
     differs = (*read.differs, formats.PADS)
     rank = (count(values, "lora_rank") or 8) if adapts else None
-    return replace(read, method="lora" if adapts else "finetune", differs=differs, rank=rank)
+    named = values.get("lora_target") or "all"
+    targets = _targets(" ".join(map(str, named)) if isinstance(named, list) else str(named)) if adapts else None
+    return replace(read, method="lora" if adapts else "finetune", differs=differs, rank=rank, targets=targets)
 
 
 def read_primus(values: Values, environment: Mapping[str, str], ignored: Iterable[str]) -> FoundOptions:

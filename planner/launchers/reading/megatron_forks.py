@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,7 +10,7 @@ from typing import Any
 
 from planner.axes import AXES
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import deepspeed, megatron
+from planner.launchers.reading import deepspeed, formats, megatron
 from planner.launchers.reading.found_options import FoundOptions, Options, number
 from planner.launchers.reading.shell.script import Branches, Script
 from planner.launchers.reading.trainer_dialects import named_file
@@ -72,9 +73,9 @@ def _engine(flags: Options, script: Script) -> tuple[dict[str, object], list[str
     """What DeepSpeed's file and options say: the file leads, where it can be read or the script itself writes it."""
     given = (flags.get("deepspeed_config") or flags.get("deepspeed-config") or [""])[0]
     stated = (flags.get("zero-stage") or [""])[0]
-    read = _config(given, script, quiet=bool(stated)) if given else None
+    read, switched = _config(given, script, quiet=bool(stated)) if given else (None, [])
     if read is not None:
-        return {axis: read.settings[axis] for axis in ("zero", "offload")}, []
+        return {axis: read.settings[axis] for axis in ("zero", "offload")}, switched
     notes = [f"{given:.60}: not read; --zero-stage {stated}"] if given else []
     zero = int(stated) if stated.isdigit() else 0
     if zero == 0 and "bf16" in flags:
@@ -83,24 +84,39 @@ def _engine(flags: Options, script: Script) -> tuple[dict[str, object], list[str
     return {"zero": zero}, notes
 
 
-def _config(name: str, script: Script, *, quiet: bool) -> FoundOptions | None:
-    """DeepSpeed's file, of those that lie there or that the script writes; None where a stage is stated without it.
+_SWITCHED = {
+    "compression_training": "layers are compressed while training (compression_training); predicted without",
+    "curriculum_learning": "sequences grow while training (curriculum_learning); predicted at their last length",
+    "data_efficiency": "data or layers are dropped while training (data_efficiency); predicted whole",
+}
+"""Section of DeepSpeed's file, on where one of its switches is -> what is predicted otherwise."""
+
+
+def _config(name: str, script: Script, *, quiet: bool) -> tuple[FoundOptions | None, list[str]]:
+    """DeepSpeed's file, of those that lie there or that the script writes, and what of it is predicted otherwise;
+    None where a stage is stated without it.
 
     Raises:
         WrongQuestion: it is not there, and no stage is stated.
     """
+    texts = [text for text in script.documents if "zero_optimization" in text][-1:]
+    why = WrongQuestion("")
     try:
-        return deepspeed.read(named_file(script.folder, name, script.files))
+        texts = [named_file(script.folder, name, script.files)]
     except WrongQuestion as error:
-        written = [text for text in script.documents if "zero_optimization" in text]
-        for text in written[-1:]:
-            try:
-                return deepspeed.read(text)
-            except WrongQuestion:
-                continue
-        if quiet:
-            return None
-        raise Branches(f"{error}; --zero-stage N behind the command says what counts") from None
+        why = error
+    for text in texts:
+        try:
+            found = deepspeed.read(text)
+        except WrongQuestion as error:
+            why = error
+            continue
+        values = formats.flat(json.loads(text), {})
+        on = {key.partition(".")[0] for key, value in values.items() if key.endswith("enabled") and value is True}
+        return found, [text for section, text in _SWITCHED.items() if section in on]
+    if quiet:
+        return None, []
+    raise Branches(f"{why}; --zero-stage N behind the command says what counts") from None
 
 
 def forked(found: FoundOptions, settings: Mapping[str, object]) -> FoundOptions:

@@ -167,7 +167,7 @@ _MARKS = {
     "trainer": re.compile("|".join([*WORDS["keys"]["marks"], *WORDS["own_programs"]])),
     "megatron": re.compile(
         r"--(tensor[-_]model[-_]parallel[-_]size|micro[-_]batch[-_]size|num[-_]layers)\b|pretrain_gpt"
-        r"|\bmegatron (sft|pt)\s",
+        r"|\bmegatron (sft|pt|rlhf|export)\s",
     ),
 }
 """What a command of each trainer holds."""
