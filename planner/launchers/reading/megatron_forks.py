@@ -29,14 +29,16 @@ def _epfls(flags: Options) -> tuple[Options, list[str]]:
     """The options of Megatron-LLM as Megatron-LM's, with that program's own defaults, and what was assumed."""
     if flags.keys().isdisjoint(UNDERSCORED):
         return flags, []
-    found: Options = {} if "use_bias" in flags else {"disable-bias-linear": []}
+    renamed: Options = {} if "use_bias" in flags else {"disable-bias-linear": []}
     for name, values in flags.items():
         option, _, fixed = _EPFL["renamed"].get(name, name.replace("_", "-")).partition(" ")
         words = [_EPFL["words"].get(value, value) for value in values]
-        found |= {words[0]: []} if option == "glu-activation" and words else {option: [fixed] if fixed else words}
-    if "hidden-size" in found:
-        found.setdefault("ffn-hidden-size", [str(4 * (number(found, "hidden-size") or 1))])
-    return found, ["options of epfLLM's Megatron-LLM (underscores), and its defaults: no biases, an MLP of four widths"]
+        renamed |= {words[0]: []} if option == "glu-activation" and words else {option: [fixed] if fixed else words}
+    if "hidden-size" in renamed:
+        renamed.setdefault("ffn-hidden-size", [str(4 * (number(renamed, "hidden-size") or 1))])
+    return renamed, [
+        "options of epfLLM's Megatron-LLM (underscores), and its defaults: no biases, an MLP of four widths"
+    ]
 
 
 def todays(flags: Options, script: Script) -> tuple[Options, dict[str, object], list[str]]:
@@ -107,13 +109,13 @@ def _config(name: str, script: Script, *, quiet: bool) -> tuple[FoundOptions | N
         why = error
     for text in texts:
         try:
-            found = deepspeed.read(text)
+            config = deepspeed.read(text)
         except WrongQuestion as error:
             why = error
             continue
         values = formats.flat(json.loads(text), {})
         on = {key.partition(".")[0] for key, value in values.items() if key.endswith("enabled") and value is True}
-        return found, [text for section, text in _SWITCHED.items() if section in on]
+        return config, [text for section, text in _SWITCHED.items() if section in on]
     if quiet:
         return None, []
     raise Branches(f"{why}; --zero-stage N behind the command says what counts") from None

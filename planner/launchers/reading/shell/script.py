@@ -229,11 +229,11 @@ class _Reader:
             return [way]
         if way is before:
             return self.started(raw, statement, way, way, depth)
-        own = {name for name, value in way.values.items() if before.values.get(name) is not value}
-        outer = {name: before.values[name] for name in own & before.values.keys()}
+        prefixed = {name for name, value in way.values.items() if before.values.get(name) is not value}
+        outer = {name: before.values[name] for name in prefixed & before.values.keys()}
         inside = self.started(raw, statement, before, way, depth)  # what stands before a command is set for it alone
         return [
-            replace(after, values={**{n: v for n, v in after.values.items() if n not in own}, **outer})
+            replace(after, values={**{n: v for n, v in after.values.items() if n not in prefixed}, **outer})
             for after in inside
         ]
 
@@ -281,10 +281,10 @@ class _Reader:
 
     def called(self, words: Sequence[str], way: _Way, depth: int) -> Iterable[_Way]:
         """A function of the script with its arguments, which are gone behind it."""
-        own = assignments.locals_of(self.functions[words[0]])
-        given = {**dict.fromkeys(own, ()), **_given(words[1:])}
-        kept = {name: value for name, value in way.values.items() if name.isdigit() or name in "@*#" or name in own}
-        outer = {name: value for name, value in way.values.items() if name not in kept or name in own}
+        local = assignments.locals_of(self.functions[words[0]])
+        given = {**dict.fromkeys(local, ()), **_given(words[1:])}
+        kept = {name: value for name, value in way.values.items() if name.isdigit() or name in "@*#" or name in local}
+        outer = {name: value for name, value in way.values.items() if name not in kept or name in local}
         inside = self.run(self.functions[words[0]], [replace(way, values={**outer, **given})], depth + 1)
         return [
             replace(each, values={**{n: v for n, v in each.values.items() if n not in given}, **kept}, ended=way.ended)
