@@ -152,7 +152,8 @@ def test_slurm_gets_the_sites_options(site: SiteProfile) -> None:
         assert f"#SBATCH {line}\n" in text
     assert "#SBATCH --output=/checkpoints/logs/%x-%j.log\n" in text
     assert "--container-image=registry.example/train:1" in text
-    assert '--container-mounts=/data:/data:ro,/folder/ours:/ours,"$PWD:$PWD"' in text
+    mounted = "/data:/data:ro,/folder/ours:/ours,/checkpoints:/checkpoints"  # the site's checkpoints outlive a job
+    assert f'--container-mounts={mounted},"$PWD:$PWD"' in text
 
 
 def test_settings_given_lead_over_the_sites(site: SiteProfile) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from pathlib import PurePosixPath as Path
 
 from planner.base.errors import WrongQuestion
 from planner.launchers import plan_facts, quoting, skypilot_and_dstack, time_limit, torchrun
@@ -159,11 +160,17 @@ def _step(job: LaunchJob, index: int, pool: Pool, pools: int) -> str:
 
 
 def _container(job: LaunchJob) -> str:
-    """Options of pyxis: the site's image with its mounts, the submitted folder and what it is submitted from."""
-    container = job.site.container
+    """Options of pyxis: the site's image with its mounts, its checkpoints, and the submitted folder.
+
+    Checkpoints have to outlive the container, for the next job of a run continues from them.
+    """
+    container, saved = job.site.container, job.site.storage.checkpoints
     if job.site.slurm.containers is None or container.image is None:
         return ""
-    mounts = quoting.word(",".join(container.mounts)) + "," if container.mounts else ""
+    inside = [Path(mount.split(":")[1]) for mount in container.mounts]
+    apart = saved and not any(Path(saved).is_relative_to(folder) for folder in inside)
+    listed = [*container.mounts, *([f"{saved}:{saved}"] if apart else [])]
+    mounts = quoting.word(",".join(listed)) + "," if listed else ""
     image = quoting.word(container.image)
     return f'--container-image={image} --container-mounts={mounts}"$PWD:$PWD" --container-workdir="$PWD" '
 
