@@ -127,9 +127,9 @@ def _interleaving(flags: Options, pp: int, chunks: int | None) -> int:
             named = "hybrid-layer-pattern" if megatron_model.PATTERN in flags else "pipeline-model-parallel-layout"
             raise WrongQuestion(f"--{named} has {chunks} segments; pp {pp} does not divide them")
         return chunks // pp
-    each = number(flags, "num-layers-per-virtual-pipeline-stage")
-    if each:
-        return max(degree(flags, "num-layers") // pp // each, 1)
+    of_a_chunk = number(flags, "num-layers-per-virtual-pipeline-stage")
+    if of_a_chunk:
+        return max(degree(flags, "num-layers") // pp // of_a_chunk, 1)
     return degree(flags, "num-virtual-stages-per-pipeline-rank")
 
 

@@ -196,7 +196,7 @@ class _Reader:
             return [way] if skipped else [way, *self.run(statement.body, [way], depth + 1, "break", "continue")]
         ways, over = [way], list[_Way]()
         for item in [word for raw in statement.words for word in self.expander(way).fields(raw)]:
-            ways = [replace(each, values={**each.values, statement.name: item}) for each in ways]
+            ways = [replace(after, values={**after.values, statement.name: item}) for after in ways]
             ways = self.run(statement.body, ways, depth + 1, "continue")
             over += [replace(after, ended="") for after in ways if after.ended == "break"]
             ways = [after for after in ways if after.ended != "break"]
@@ -287,8 +287,10 @@ class _Reader:
         outer = {name: value for name, value in way.values.items() if name not in kept or name in local}
         inside = self.run(self.functions[words[0]], [replace(way, values={**outer, **given})], depth + 1)
         return [
-            replace(each, values={**{n: v for n, v in each.values.items() if n not in given}, **kept}, ended=way.ended)
-            for each in inside
+            replace(
+                after, values={**{n: v for n, v in after.values.items() if n not in given}, **kept}, ended=way.ended
+            )
+            for after in inside
         ]
 
 
