@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers import plan_facts, quoting, torchrun
+from planner.launchers import plan_facts, profiles, quoting, torchrun
 from planner.launchers.target import LaunchJob, Loss, Values, by_table
 from planner.schema.launcher_table import launcher_table
 from planner.schema.plan import Plan
@@ -54,7 +54,8 @@ def skypilot(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         **({"setup": setup} if setup else {}),
         "run": SKYPILOT_SCRIPT,
     }
-    losses = (*job.losses, *([UNMOUNTED] if job.site.container.mounts else []))
+    unmounted = [UNMOUNTED] if job.site.container.mounts else []
+    losses = (*job.losses, *unmounted, *_unsaved(job, values, "file_mounts of the task", mounted=False))
     files = {**job.files, SKYPILOT_TASK: quoting.yaml(task)}
     return replace(job, files=files, losses=losses, start=f"sky launch {SKYPILOT_TASK}")
 
@@ -64,7 +65,17 @@ def _installed(job: LaunchJob) -> tuple[str, ...]:
     return job.install if job.site.container.image is None else ()
 
 
-def dstack(plan: Plan, job: LaunchJob, _: Values) -> LaunchJob:
+def _unsaved(job: LaunchJob, values: Values, cure: str, *, mounted: bool) -> Iterator[Loss]:
+    """Checkpoints that end with their machine; where the site's mounts are `mounted`, what lies there does not."""
+    saved = values.get("save", "://")
+    kept = profiles.persistent(job, saved) if mounted else "://" in saved
+    if not kept and not job.benchmark:
+        yield Loss(
+            "checkpoints", f"{saved} is on the machines' own disks and ends with them: put a volume there ({cure})"
+        )
+
+
+def dstack(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     """A distributed task; the script travels in its command, with the files that it reads.
 
     Raises:
@@ -89,7 +100,9 @@ def dstack(plan: Plan, job: LaunchJob, _: Values) -> LaunchJob:
         **({"image": container.image} if container.image is not None else {}),
         **({"volumes": list(container.mounts)} if container.mounts else {}),
     }
-    return replace(job, files={**job.files, DSTACK_TASK: quoting.yaml(task)}, start=f"dstack apply -f {DSTACK_TASK}")
+    losses = (*job.losses, *_unsaved(job, values, "site.toml: mounts", mounted=True))
+    files = {**job.files, DSTACK_TASK: quoting.yaml(task)}
+    return replace(job, files=files, losses=losses, start=f"dstack apply -f {DSTACK_TASK}")
 
 
 def _named(names: Mapping[str, str]) -> Callable[[Plan], Iterator[str]]:
