@@ -315,9 +315,10 @@ def test_variables_are_those_of_a_shell_or_left_open(text: str, value: str) -> N
 
 
 def test_what_only_a_shell_knows_is_no_option() -> None:
-    for text in ("export $(cat .env)", "if nvidia-smi; then f() { TP=4; }; else f() { TP=2; }; fi"):
-        with pytest.raises(Branches, match="--run-script"):
-            script(text)
+    with pytest.raises(Branches, match="--run-script"):
+        script("export $(cat .env)")
+    with pytest.raises(WrongQuestion, match="f: a function that branches"):
+        script("if nvidia-smi; then f() { TP=4; }; else f() { TP=2; }; fi")
     for word in ("$(cat args.txt)", "@args.txt", "\u2013-bf16"):
         with pytest.raises(Branches, match="options may stand in it"):
             options(["--micro-batch-size", "1", word], {"micro-batch-size"})
@@ -327,3 +328,7 @@ def test_what_only_a_shell_knows_is_no_option() -> None:
 def test_slurm_counts_its_lines_up_to_the_first_command() -> None:
     text = "#!/bin/bash\n#SBATCH --nodes=4\n\n# why\nmodule load x\n#SBATCH --nodes=2\nrun --n $SLURM_NNODES"
     assert script(text).ways[0][-1][-1] == "4"
+
+
+def test_what_sbatch_wraps_is_a_script() -> None:
+    assert started('sbatch -N 2 --wrap="torchrun t.py --tp 4"') == ["torchrun", "t.py", "--tp", "4"]

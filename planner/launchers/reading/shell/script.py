@@ -17,15 +17,13 @@ from planner.launchers.reading.shell.lexing import pasted
 from planner.launchers.reading.shell.syntax import Body, Branch, Case, Command, Function, Loop, Statement, Subshell
 
 Words = tuple[str, ...]
-MOST_WAYS = 64
-"""Ways through a script's branches."""
+MOST_WAYS = 64  # through a script's branches
 MOST_STEPS = 50_000  # statements on all of them: loops and functions may repeat
 DEEPEST = 20  # functions and scripts inside a script
 _PASTED = re.compile(r"\s*(--\w|[^\s=]+\.py\s)")
 """Beginning of a text that is options alone, or a program with them."""
 _MEANS = re.compile(r"--|-m$|.*\.(ya?ml|py)$")
-_INNER = {"bash", "sh", "sbatch", "srun", "qsub"}
-"""Commands that run a here-document; of the first two ``-c`` is a script."""
+_INNER = {"bash", "sh", "sbatch", "srun", "qsub"}  # run a here-document; of the first two -c is a script
 
 
 class Branches(WrongQuestion):
@@ -62,8 +60,7 @@ class _Way:
 
     values: Mapping[str, Value]
     commands: tuple[Words, ...] = ()
-    ended: str = ""
-    """By what: exit, break or continue."""
+    ended: str = ""  # by what: exit, break, continue
 
 
 def script(
@@ -135,9 +132,7 @@ class _Reader:
             return self.command(statement, way, depth)
         if isinstance(statement, Function):
             if depth and self.functions.get(statement.name, statement.body) != statement.body:
-                raise Branches(
-                    f"{statement.name}: a function that branches define otherwise; --run-script runs the script"
-                )
+                raise WrongQuestion(f"{statement.name}: a function that branches define otherwise; keep one of them")
             self.functions[statement.name] = statement.body
             return [way]
         if isinstance(statement, Subshell):
@@ -267,6 +262,8 @@ class _Reader:
         """The script inside a command: ``eval``, ``bash -c``, or a here-document."""
         if words[0] == "eval":
             return " ".join(words[1:])
+        if words[0] == "sbatch" and (wrap := next((word for word in words if word.startswith("--wrap=")), None)):
+            return wrap.partition("=")[2]
         shells = [place for place, word in enumerate(words) if word.rpartition("/")[2] in ("bash", "sh")]
         for place in shells:
             options = [at for at in range(place + 1, len(words) - 1) if words[at].startswith("-")]
