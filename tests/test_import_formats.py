@@ -188,7 +188,7 @@ def test_gated_widths_are_the_models_own() -> None:
         ("gpt-neox", NEOX.replace('"fp16"', '"train_impl": "dpo", "fp16"'), "train_impl"),
         ("gpt-neox", NEOX.replace('"fp16"', '"moe_router_type": "topk", "fp16"'), "moe_router_type"),
         ("olmo", OLMO + "some_parallel_degree: 4\n", "some_parallel_degree"),
-        ("torchtune", TUNE + "fsdp_cpu_offload: true\n", "fsdp_cpu_offload"),
+        ("torchtune", TUNE + "fsdp_mesh_degree: 4\n", "fsdp_mesh_degree"),
         ("primus", PRIMUS.replace("fp8: hybrid", "pipeline_shards: 3"), "pipeline-shards"),
         ("llama-factory", "cutoff_len: 8\nmodel_name_or_path: llama3-8b\nmesh_shape: 2x4\n", "mesh_shape"),
         ("axolotl", "base_model: llama3-8b\nzigzag_offload: true\n", "zigzag_offload"),
