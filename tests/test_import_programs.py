@@ -100,6 +100,10 @@ READ: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
                    "         dtensor_cfg: {enabled: false}}"},
         {"model": "llama3.2-1b", "batch": 32, "sequence": 1024, "zero": 1, "sequence_parallel": "off", "tp": 2},
         "sft.yaml is not at hand: what it says is taken from NeMo-RL 7ea279ab"),
+    "torchtune: selective checkpoints": (
+        {"a.yaml": "model: {_component_: torchtune.models.llama3.llama3_8b}\ncheckpointer: x\nmetric_logger: x\n"
+                   "enable_activation_checkpointing: False\nac_mode: selective\nac_option: 2"},
+        {"recompute": "selective"}, "so many layers apart"),
     "torchtune: blocks are not compiled": (
         {"a.yaml": "model: {_component_: torchtune.models.qwen2.qwen2_7b}\ncheckpointer: x\nmetric_logger: x\n"
                    "compile: False"}, {"model": "qwen2.5-7b"}, "blocks are not compiled by torch.compile"),
