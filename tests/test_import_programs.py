@@ -85,6 +85,9 @@ READ: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
                    "per_device_batch_size=0.5 ici_tensor_parallelism=4 weight_dtype=bfloat16 attention=dot_product\n"
                    "python3 MaxText/decode.py MaxText/configs/base.yml per_device_batch_size=1"},
         {"micro": 2, "tp": 4, "sequence": 2048, "model": None, "recompute": "full"}, "weights in 16 bit"),
+    "maxtext: variables are keys": (
+        {"run.sh": "export M_PER_DEVICE_BATCH_SIZE=3\npython3 -m MaxText.train base.yml model_name=llama3-8b $@"},
+        {"micro": 3}, ""),
     "maxtext: several runs of one work": (
         {"run.sh": "for i in 1 2; do python3 -m MaxText.train base.yml model_name=llama3.3-70b "
                    "run_name=$i steps=$i per_device_batch_size=1; done", "base.yml": "steps: 3\nnew_key: 4\n"},
@@ -208,6 +211,24 @@ def test_openrlhfs_steps_are_read(text: str) -> None:
                      "rollout": "tp=2,share=0.95"}  # fmt: skip
     assert step.settings == {"zero": 3, "recompute": "none", "offload": "optimizer"}
     assert (step.train, step.rollout, step.response_cap, step.micro_responses) == (8, None, 2048, 2)
+
+
+@pytest.mark.parametrize(("source", "text"), [
+    ("openrlhf-rl", f"{RAY} $EXTRA_ARGS"), ("openrlhf-rl", f"{RAY} $(cat more)"),
+    ("verl", "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo $MORE"),
+    ("verl", "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo $(cat more)"),
+    ("nemo-rl", "python examples/run_grpo.py --config a.yaml ${MORE[@]}"),
+    ("trl", "accelerate launch --num_processes 8 grpo.py --use_vllm true $EXTRA_ARGS"),
+    ("verl-sft", "python3 -m verl.trainer.fsdp_sft_trainer model.partial_pretrain=Qwen/Qwen2.5-7B ${MORE}"),
+    ("verl-sft", "python3 -m verl.trainer.fsdp_sft_trainer model.partial_pretrain=Qwen/Qwen2.5-7B ~model.lora_rank"),
+    ("verl-sft-engine", "python3 -m verl.trainer.sft_trainer model.path=Qwen/Qwen2.5-7B engine@engine=megatron"),
+])  # fmt: skip
+def test_words_in_which_options_may_stand_are_never_dropped(source: str, text: str) -> None:
+    """What the text does not have may be any option."""
+    reader = trainers_of_rl.read if source in trainers_of_rl.SOURCES else read
+
+    with pytest.raises(WrongQuestion, match=r"does not set it|options may stand|is not read"):
+        reader(source, text, Started())
 
 
 def test_a_model_at_two_of_its_steps_is_one_work() -> None:

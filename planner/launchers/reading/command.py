@@ -247,6 +247,23 @@ def options(words: Sequence[str], known: Collection[str]) -> Options:
     return found
 
 
+def refuse_open(words: Sequence[str]) -> None:
+    """Refuses words of their own in which options may stand that the text has not; ``$@`` is nothing unless given.
+
+    Raises:
+        WrongQuestion: a variable that the script does not set.
+        Branches: what another command writes, or a file of options.
+    """
+    for word in words:
+        if (variable := re.fullmatch(r"\$\{?([A-Za-z_]\w*)(\[[@*]\])?\}?", word)) is not None:
+            raise WrongQuestion(
+                f"{word:.60}: the text does not set it; --env {variable[1]}='...' does (empty where it is), or read "
+                "what it starts (--run-script)"
+            )
+        if _holds_others(word, takes=False):
+            raise Branches(f"{word:.60}: options may stand in it; write them, or run the script (--run-script)")
+
+
 def _holds_others(word: str, *, takes: bool) -> bool:
     """Whether options may stand in a word: a file of them, what another command writes, a dash of a text program.
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion
+from planner.launchers.reading.command import refuse_open
 from planner.launchers.reading.hydra import flat, overrides
 from planner.launchers.reading.post_training import (
     MEGATRON_AXES,
@@ -46,6 +47,7 @@ def read(script: Script) -> StatedStep:
         at = next((at for at, word in enumerate(words) if re.search(r"run_grpo\w*\.py$", word)), None)
         if at is not None:
             words = words[at + 1 :]  # before it stand variables and what starts it
+            refuse_open(words)
             after = words[words.index("--config") + 1 :] if "--config" in words else ()
             given = (word.partition("=")[2] for word in words if word.startswith("--config="))
             name = next(iter((*after, *given)), "")

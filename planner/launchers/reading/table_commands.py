@@ -14,7 +14,7 @@ from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import formats, nemo_rl
-from planner.launchers.reading.command import assumed, started_ranks
+from planner.launchers.reading.command import assumed, refuse_open, started_ranks
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.hydra import word
 from planner.launchers.reading.shell.expansion import open_variable
@@ -57,7 +57,9 @@ def _options(kind: formats.Format, before: Words, after: Words, commands: Script
     whole = _file(kind, names, commands)
     is_own = bool(whole) and any(Path(name).name in kind.rows.get("own_files", ()) for name in names)
     base = {key: value for key, value in whole.items() if not is_own or _is_known(kind, key, value)}
-    values = {**base, **stated}
+    leads = kind.rows.get("variables", "~")  # beginning of variables that are keys, too
+    around = (text.removeprefix(leads).partition("=") for text in before if text.startswith(leads))
+    values = {**base, **{name.lower(): word(text) for name, _, text in around}, **stated}
     left = {key: value for key, value in values.items() if commands.ignored.isdisjoint((key, key.rpartition(".")[2]))}
     options = formats.read(kind, left)
     ranks = started_ranks((*before, *after)) or options.ranks
@@ -104,6 +106,12 @@ def _stated(kind: formats.Format, words: Words) -> tuple[dict[str, Any], list[st
     for key, text in _pairs(words):
         if key in _FILES or (not key and text.endswith((".yaml", ".yml", ".py"))):
             files.append(text)
+        elif not key:
+            refuse_open([text])
+            if text.startswith("~") or re.match(r"[+\w.@/-]+=", text):
+                raise WrongQuestion(
+                    f"--from {kind.name}: {text:.60}: a part that is taken out or replaced is not read; write its keys"
+                )
         elif key:
             name = key.removeprefix("--").replace("-", "_")
             place = kind.says.get(name, ("", {}))[0] == "model" and not open_variable(text.rpartition("/")[2])

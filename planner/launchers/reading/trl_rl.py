@@ -15,7 +15,7 @@ from typing import Any
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading.command import options
 from planner.launchers.reading.hydra import flat, word
-from planner.launchers.reading.post_training import PADDED, StatedStep, TrainerFlags, other_keys
+from planner.launchers.reading.post_training import PADDED, StatedStep, TrainerFlags, keys, other_keys
 from planner.launchers.reading.shell.script import Script, Words, script
 from planner.launchers.reading.trainer_dialects import mapping, named_file
 from planner.launchers.reading.trainer_sharding import accelerate, launched, sharding
@@ -79,7 +79,7 @@ def _at(words: Words) -> int | None:
 
 def _options(words: Words) -> dict[str, Any]:
     """Options and their values; a switch is on."""
-    flags = options(words, ())
+    flags = options(words, keys("trl").left)
     return {name: True if not texts else word(texts[0]) for name, texts in flags.items()}
 
 

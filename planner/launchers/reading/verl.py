@@ -16,6 +16,7 @@ from typing import Any
 from planner.axes.values import over_nodes
 from planner.base.errors import WrongQuestion
 from planner.launchers.post_training_files import MODULES, STREAMING
+from planner.launchers.reading.command import refuse_open
 from planner.launchers.reading.hydra import flat, inherited_engine, overrides
 from planner.launchers.reading.post_training import (
     MEGATRON_AXES,
@@ -60,8 +61,10 @@ def read(script: Script) -> StatedStep:
     for way in script.ways:
         for words in way:
             at = next((at for at, word in enumerate(words) if at and words[at - 1] == "-m"), 0)
-            if words[at].startswith("verl.") and (started := (words[at], overrides(words[at + 1 :]))) not in commands:
-                commands.append(started)
+            if words[at].startswith("verl."):
+                refuse_open(words[at + 1 :])
+                started = (words[at], overrides(words[at + 1 :]))
+                commands += [started] if started not in commands else []
     if not commands:
         raise WrongQuestion(f"--from verl: no command with python3 -m {', '.join(PLACED)} in it")
     steps = []

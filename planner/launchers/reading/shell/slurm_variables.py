@@ -30,5 +30,6 @@ PLACES = ("CUDA_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES")
 
 
 def places(variables: Mapping[str, object]) -> Iterator[str]:
-    """``NAME=value`` of those that are set, to stand before a command."""
-    return (f"{name}={variables[name]}" for name in PLACES if isinstance(variables.get(name), str) and variables[name])
+    """``NAME=value`` of those that are set, to stand before a command; MaxText's ``M_...``, its keys, are of them."""
+    names = (*PLACES, *(name for name in variables if re.fullmatch(r"M_[A-Z][A-Z0-9_]*", name)))
+    return (f"{name}={variables[name]}" for name in names if isinstance(variables.get(name), str) and variables[name])
