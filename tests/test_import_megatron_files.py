@@ -189,3 +189,11 @@ def test_adapters_are_on_all_layers_unless_some_are_named() -> None:
     assert reading.read("megatron", f"{swift} --target_modules linear_qkv linear_proj").targets == ("q", "k", "v", "o")
     assert reading.read("llama-factory", factory).targets == every
     assert reading.read("llama-factory", f"{factory}lora_target: q_proj,v_proj\n").targets == ("q", "v")
+
+
+@pytest.mark.parametrize("key", ["stage: dpo", "finetuning_type: freeze", "optim: adamw_8bit", "quantization_bit: 4"])
+def test_other_jobs_of_the_adapter_are_refused(key: str) -> None:
+    text = f"model_name_or_path: meta-llama/Llama-3.2-1B\ntensor_model_parallel_size: 1\nbf16: true\n{key}\n"
+    with pytest.raises(WrongQuestion, match=key.partition(":")[0].replace("_", "[-_]")):
+        reading.read("llama-factory", text)
+    assert not reading.read("llama-factory", text.replace(key, "packing: true")).differs

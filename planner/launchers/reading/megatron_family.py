@@ -218,12 +218,31 @@ def adapter_marks() -> list[str]:
     return marks
 
 
+_TRAINS = {
+    "stage": ("sft", "pt"),
+    "finetuning_type": ("full", "lora"),
+    "optim": ("adamw_torch", "adamw_torch_fused", "adam"),
+}
+"""Key of LLaMA-Factory -> its values that the adapter's job is priced with, its default first."""
+
+
 def read_adapter(values: Values) -> FoundOptions:
-    """LLaMA-Factory's YAML for its Megatron-Core adapter or Megatron-Bridge."""
+    """LLaMA-Factory's YAML for its Megatron-Core adapter or Megatron-Bridge.
+
+    Raises:
+        WrongQuestion: another stage, another way to tune, another optimizer, or a key that is not understood.
+    """
+    for key, known in _TRAINS.items():
+        if (stated := str(values.get(key, known[0] if key != "finetuning_type" else "lora"))) not in known:
+            raise WrongQuestion(
+                f"--from llama-factory: {key} {stated:.40}: with Megatron-LM read are {', '.join(known)}"
+            )
+    packs = any(str(values.get(key)).lower() == "true" for key in ("packing", "neat_packing"))
+    values = {key: value for key, value in values.items() if key not in ("packing", "neat_packing", "optim")}
     adapts = values.get("finetuning_type", "lora") == "lora"
     accumulation = count(values, "gradient_accumulation_steps") or 1
     read = from_keys("mcore-adapter", values, str(values.get("model_name_or_path", "")), accumulation)
-    differs = (*read.differs, formats.PADS)
+    differs = read.differs if packs else (*read.differs, formats.PADS)
     rank = (count(values, "lora_rank") or 8) if adapts else None
     named = values.get("lora_target") or "all"
     targets = _targets(" ".join(map(str, named)) if isinstance(named, list) else str(named)) if adapts else None
