@@ -420,3 +420,52 @@ def test_branches_that_name_other_files_are_never_taken_one_for_the_other() -> N
         "python mason.py --num_nodes 8 --gpus 8 -- accelerate launch --num_processes 8 --mixed_precision bf16 t.py "
     )
     assert reading.read("trainer", f"{command}--model_name_or_path llama3-8b --max_seq_length 8").ranks == 64
+
+
+SPREAD = {"distributed_type": "MULTI_GPU", "mixed_precision": "bf16", "num_processes": 8}
+RUN = "t.py --model_name_or_path llama3-8b --per_device_train_batch_size 2 --gradient_accumulation_steps 4 --bf16 True"
+ENGINE = {"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}}
+
+
+@pytest.mark.parametrize(
+    ("file", "told"),
+    [
+        ({**SPREAD, "mixed_precision": "fp8"}, "mixed_precision fp8"),
+        ({**SPREAD, "fp8_config": {"backend": "TE"}}, "accelerate's fp8_config"),
+        ({**SPREAD, "distributed_type": "MEGATRON_LM"}, "distributed_type MEGATRON_LM"),
+        ({**SPREAD, "parallelism_config": {"parallelism_config_sp_size": 2}}, "sp_size"),
+        ({**FSDP, "fsdp_config": {"fsdp_xla": True}}, "fsdp's xla"),
+        ({**ENGINE, "train_micro_batch_size_per_gpu": 8}, "8 in DeepSpeed's configuration, 2 by the options"),
+        ({**ENGINE, "bf16": {}, "fp16": {"enabled": True}}, "fp16 in DeepSpeed's configuration, bf16 by the options"),
+        ({**ENGINE, "zero_optimization": {"stage": 3, "mics_shard_size": 4}}, "mics_shard_size 4"),
+        ({**ENGINE, "zero_optimization": {"stage": 3, "zero_quantized_weights": True}}, "zero_quantized_weights"),
+        ({**ENGINE, "optimizer": {"type": "OneBitAdam"}}, "optimizer.type onebitadam"),
+        ("export ACCELERATE_USE_FSDP=true\n", "ACCELERATE_USE_FSDP=true"),
+        ("export ACCELERATE_CONFIG_FILE=x.yaml\n", "ACCELERATE_CONFIG_FILE=x.yaml"),
+    ],
+)
+def test_what_spreads_a_job_is_never_passed_over(file: dict[str, Any] | str, told: str) -> None:
+    if isinstance(file, str):
+        command = f"{file}torchrun --nproc_per_node 8 {RUN}"
+    elif "distributed_type" in file:
+        Path("a.yaml").write_text(yaml.safe_dump(file), encoding="utf-8")
+        command = f"accelerate launch --config_file a.yaml {RUN}"
+    else:
+        Path("z.json").write_text(json.dumps(file), encoding="utf-8")
+        command = f"deepspeed {RUN} --deepspeed z.json"
+    with pytest.raises(WrongQuestion) as caught:
+        reading.read("trainer", command)
+    assert told in str(caught.value)
+
+
+def test_a_configuration_of_deepspeed_says_the_batch_that_options_do_not() -> None:
+    Path("z.json").write_text(json.dumps({**ENGINE, "train_micro_batch_size_per_gpu": 4}), encoding="utf-8")
+    words = "deepspeed t.py --model_name_or_path llama3-8b --learning_rate 1 --bf16 True --deepspeed z.json"
+    assert reading.read("trainer", words).settings["micro"] == 4
+    left = {**AXOLOTL, "overrides_of_model_config": {"num_hidden_layers": 4}}
+    with pytest.raises(WrongQuestion, match="overrides_of_model_config: other layers"):
+        read(left)
+    former = {**FACTORY, "finetuning_type": "freeze", "num_layer_trainable": 8}
+    with pytest.raises(WrongQuestion, match="the last blocks, whole"):
+        read(former)
+    assert read({**former, "name_module_trainable": "all"}).method == "freeze:8"

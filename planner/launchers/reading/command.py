@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 from planner.base.errors import WrongQuestion
@@ -14,13 +14,14 @@ from planner.launchers.reading.shell import counts
 from planner.launchers.reading.shell.assignments import UNSEEN
 from planner.launchers.reading.shell.expansion import holds_options, open_variable
 from planner.launchers.reading.shell.script import Branches, Script, Words
+from planner.launchers.reading.shell.slurm_variables import PLACES, SPREADS
 
 _LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch", "accelerate.commands.launch", "deepspeed")
 """Modules behind ``-m`` that start the training program rather than being it."""
 _PER_NODE = ("nproc_per_node", "nproc-per-node", "num_gpus", "gpus-per-node")
 _NODES = ("nnodes", "num_nodes")
 _WHOLE = ("num_processes",)
-_SETTING = re.compile(r"(CUDA_VISIBLE_DEVICES|NPROC_PER_NODE|NNODES)=")
+_SETTING = re.compile(rf"({'|'.join(PLACES)}|{SPREADS.pattern})=")
 """A variable that is set for a command."""
 _TASKS = ("-np", "-n", "--np", "--ntasks")
 """How ``mpirun`` and ``srun`` count processes."""
@@ -42,6 +43,7 @@ class TrainingCommand:
         starter: The command itself: torchrun, python, deepspeed, ...
         ranks: Processes that it starts, where it says so.
         seen: Accelerators that it sees on a node, where it says so.
+        spreads: Accelerate's variables that are set for it.
         assumed: What the script leaves to others, and what was taken.
     """
 
@@ -52,6 +54,7 @@ class TrainingCommand:
     starter: str = ""
     ranks: int | None = None
     seen: int | None = None
+    spreads: Mapping[str, str] = field(default_factory=dict)
     assumed: tuple[str, ...] = ()
 
 
@@ -80,8 +83,7 @@ def command(
             for words in way
             if words not in found and (whole(words) or _names(_arguments(words)[1]).intersection(known))
         ]
-    training = [words for words in found if whole(words) or _names(_arguments(words)[1]).intersection(trains)]
-    found = training or found
+    found = [words for words in found if whole(words) or _names(_arguments(words)[1]).intersection(trains)] or found
     if not found:
         return None
     read = [_without(options(_arguments(words)[1], known), script.ignored) for words in found]
@@ -100,6 +102,7 @@ def command(
         starter=first[0].rpartition("/")[2],
         ranks=ranks.pop() if len(ranks) == 1 else None,
         seen=_seen(found[0]),
+        spreads={name: text for name, _, text in (word.partition("=") for word in found[0]) if SPREADS.fullmatch(name)},
         assumed=tuple(assumed(script)),
     )
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import formats, megatron_family, program_source, trainer_keys
-from planner.launchers.reading.command import TrainingCommand, command, file_of, pairs
+from planner.launchers.reading import megatron_family, program_source, trainer_keys
+from planner.launchers.reading.command import command
 from planner.launchers.reading.found_options import FoundOptions
-from planner.launchers.reading.shell.script import Script, Words
+from planner.launchers.reading.shell.script import Script
 from planner.launchers.reading.trainer_dialects import (
     CHAT,
     DIALECTS,
@@ -25,7 +25,6 @@ from planner.launchers.reading.trainer_dialects import (
     TARGETS,
     TRAINER,
     TRAINS,
-    TRL,
     WORDS,
     Dialect,
     Values,
@@ -34,6 +33,19 @@ from planner.launchers.reading.trainer_dialects import (
     mapping,
     named_file,
     true,
+)
+from planner.launchers.reading.trainer_programs import (
+    accumulating,
+    as_its_program,
+    compared,
+    dialect_of,
+    is_stated,
+    learnt_from,
+    listed,
+    names_a_file,
+    of_trl,
+    todays,
+    with_its_file,
 )
 from planner.launchers.reading.trainer_sharding import accelerate, fsdp_config, launched, sharding, with_files
 from planner.schema.launcher_table import launcher_table
@@ -46,18 +58,11 @@ OFFLOADING = "activation_offloading"
 """TRL's and Axolotl's key for what layers keep in host memory."""
 TASKS = {"sft": "sft", "pt": "sft", "dpo": "dpo", "rm": "reward"}
 """LLaMA-Factory's stages -> what is learnt from."""
-PREFERENCES = re.compile(r"(^|[/_-])(dpo|grpo|ppo|kto|orpo|cpo|rloo|reward|gkd|bco|prm|rlhf)(?=[/_.-]|$)")
-"""In the name of a program or its folder: models that are compared, judged or sampled from."""
-_OTHERS = re.compile(r"(^|[_-])(rm|simpo|distill\w*|rerank\w*|embed\w*|retriev\w*|classif\w*|vlm|diffusion)(?=[_.-])")
-"""In the name of a program: other heads, other losses, or several models."""
-_PLAIN = re.compile(r"sft|pretrain|finetun|clm|instruct")
-"""In the name of a program that trains plainly, whatever its folder is called."""
 PADS = "sequences are as long as the longest of a micro-batch; predicted all as long as the limit (packing fills them)"
 _TABLES = ("embed_tokens", "lm_head", "wte", "word_embeddings")
 """Matrices of the vocabulary."""
 _QUANTISERS: list[str] = WORDS["keys"]["quantisers"]
 _PROGRAMS: dict[str, str] = WORDS["programs"]
-_OWN: dict[str, str] = WORDS["own_programs"]
 _LAUNCHES = {"config_file", "mixed_precision", "use_deepspeed", "deepspeed_config_file", "use_fsdp"}
 """Options of ``accelerate launch`` that say how the job is spread and computed."""
 _DEEPSPEED = {
@@ -66,7 +71,6 @@ _DEEPSPEED = {
     "offload": "optimizer states of adapters lie in host memory; predicted on the accelerator",
 }
 """Axis of DeepSpeed's -> how the Trainer's runtime has it."""
-_SECOND: Mapping[str, Any] = WORDS["llama_factory_1"]
 _TRL_ONLY: list[str] = launcher_table("trl").head["marks"]
 
 
@@ -76,18 +80,27 @@ def read_command(script: Script) -> FoundOptions:
     Raises:
         WrongQuestion: it says nothing, or something that no plan can say.
     """
-    started = command(script, OPTIONS, TRAINS, _names_a_file)
+    started = command(script, OPTIONS, TRAINS, names_a_file)
     if started is None:
         raise WrongQuestion("--from trainer: no option of a Trainer in it (--per_device_train_batch_size ...)")
     if other := _PROGRAMS.get(started.program.rpartition("/")[2]):
         raise WrongQuestion(f"{started.program}: {other}; its options say less than they do of the Trainer's")
-    learnt = _learnt_from(started, script)
-    values = _with_its_file(started, script)
+    learnt = learnt_from(started, script)
+    values = with_its_file(started, script)
     values = with_files(values, [path for path in script.files if path.suffix != ".py"])
     values = {name: value for name, value in values.items() if name not in script.ignored}
-    dialect = _dialect(started, values)
+    dialect = dialect_of(started, values)
     assumed: list[str] = []
-    values = _todays(dialect, values)
+    values = todays(dialect, values)
+    kinds = {"ACCELERATE_MIXED_PRECISION": ("bf16", "fp16", "no"), "ACCELERATE_DYNAMO_BACKEND": ("no",)}
+    for name, text in started.spreads.items():
+        if text.lower() not in kinds.get(name, ("false", "0", "no")) and name not in script.ignored:
+            raise WrongQuestion(
+                f"--from trainer: {name}={text:.40}: spreads or computes the job in its own way; write it as an option "
+                f"or a file of Accelerate's, or --ignore {name} prices the rest without"
+            )
+    if (mixed := started.spreads.get("ACCELERATE_MIXED_PRECISION", "no").lower()) in ("bf16", "fp16"):
+        values = {mixed: True, **values}
     if not _LAUNCHES.isdisjoint(started.launcher):
         given = started.launcher.get("config_file")
         file = mapping(named_file(script.folder, given[0], script.files)) if given else {}
@@ -105,16 +118,16 @@ def read_command(script: Script) -> FoundOptions:
         taken = {
             name: value
             for name, value in own.items()
-            if not _stated(values, name) and (adapts or name not in NAMES["rank"])
+            if not is_stated(values, name) and (adapts or name not in NAMES["rank"])
         }
         values = {**taken, **values}
-        assumed += [f"{started.program.rpartition('/')[2]}'s own defaults: {_listed(taken)}"] if taken else []
+        assumed += [f"{started.program.rpartition('/')[2]}'s own defaults: {listed(taken)}"] if taken else []
     elif dialect is TRAINER and started.program.endswith(".py"):
         assumed.append(f"{started.program}: not there; what it sets itself is not known (--file says where it is)")
     ranks = started.ranks
     if dialect is SWIFT:
         ranks = ranks or 1
-        dialect = _accumulating(values, ranks)
+        dialect = accumulating(values, ranks)
     if re.match("python", started.starter) and dialect is TRAINER and ranks != 1 and not started.launcher:
         assumed.append("started by python alone: replicas in one process (DataParallel), as DistributedDataParallel")
     if dialect is CHAT:
@@ -128,144 +141,28 @@ def read_command(script: Script) -> FoundOptions:
     return replace(found, ranks=ranks or found.ranks, assumed=[*started.assumed, *assumed, *found.assumed])
 
 
-def _learnt_from(started: TrainingCommand, script: Script) -> str | None:
-    """The stage that a program has by its name, or by its folder's where its own says nothing; None: plain training.
-
-    Raises:
-        WrongQuestion: it is one that no plan has.
-    """
-    own = started.program.rpartition("/")[2].lower()
-    named = _OTHERS.search(own) or PREFERENCES.search(own)
-    if named is None and not _PLAIN.search(own):
-        named = PREFERENCES.search(f"{script.folder.absolute()}/{started.program}".lower())
-    if started.starter == "swift":  # whose option says it, and whose own value is DPO
-        return "dpo" if "rlhf" in started.words[:2] and "rlhf_type" not in started.options else None
-    if named is None:
-        return None
-    stages = {"dpo": "dpo", "reward": "rm"} if PREFERENCES.search(own) else {"dpo": "dpo"}
-    if named[2] not in stages:
-        raise WrongQuestion(
-            f"{started.program or started.starter}: by its name ({named[2]}) it trains on preferences, rewards or its "
-            "own answers, or another head; read are plain training, DPO and reward models"
-        )
-    return stages[named[2]]
-
-
-def _stated(values: Values, name: str) -> bool:
-    """Whether an option, or another of the same meaning, is stated."""
-    same = next((names for names in NAMES.values() if name in names), [name])
-    precision = ["bf16", "fp16"]
-    return any(values.get(key) is not None for key in (precision if name in precision else same))
-
-
-def _listed(taken: Values) -> str:
-    return ", ".join(f"{name} {value!s:.40}" for name, value in sorted(taken.items()))
-
-
-def _names_a_file(words: Words) -> bool:
-    """Whether a command is one of a program that reads everything from a file."""
-    text = " ".join(words)
-    return any(re.search(pattern, text) for pattern in _OWN)
-
-
-def _with_its_file(started: TrainingCommand, script: Script) -> dict[str, Any]:
-    """A command's options over those of the file that it names; ``key=value`` behind it leads, too."""
-    values: dict[str, Any] = {name.replace("-", "_"): _word(words) for name, words in started.options.items()}
-    named = values.get("config") if isinstance(values.get("config"), str) else file_of(started.words)
-    if named is None:
-        return values
-    over = {name: None if text == "null" else text for name, text in pairs(started.words).items()}
-    return {**mapping(named_file(script.folder, named, script.files)), **over, **values}
-
-
-def _dialect(started: TrainingCommand, values: Values) -> Dialect:
-    """The program that a command starts: by its name, else by options that only one has."""
-    text = " ".join((started.starter, started.program, *started.words[:3]))
-    name = next((name for pattern, name in _OWN.items() if name and re.search(pattern, text)), "")
-    if name == "ms-swift":
-        return SWIFT
-    if "base_model" in values and "datasets" in values:
-        name = "axolotl"
-    if "finetuning_type" in values or {"stage", "template"} <= values.keys():
-        name = "llama-factory"
-    if name in DIALECTS:
-        return DIALECTS[name]
-    return CHAT if "zero_stage" in values else TRAINER
-
-
-def _todays(dialect: Dialect, values: Values) -> dict[str, Any]:
-    """Options of another release by the names that they have today, and what the program takes by itself."""
-    if dialect.name == "llama-factory" and "model" in values and not values.keys().isdisjoint(_SECOND["marks"]):
-        return _of_second(values)
-    if dialect is not SWIFT:
-        return {**values}
-    former: dict[str, str] = WORDS["former_swift"]
-    values = {former.get(name, name): value for name, value in values.items()}
-    kind = values.get("tuner_type") or values.get("train_type") or "lora"
-    if kind not in ("lora", "full"):
-        raise WrongQuestion(f"--from trainer: tuner_type {kind!s:.40}: choose full, lora")
-    return {"tuner_type": kind, "torch_dtype": "bfloat16", **_swift_precision(values), **values}
-
-
-def _as_its_program(values: Values) -> tuple[Values, list[str]]:
-    """Options with what a program takes by itself that is known by them, and a line that says so."""
-    for row in WORDS["takes"]:
-        if sum(mark in values for mark in row["marks"]) >= row["needs"]:
-            renamed = row.get("renamed", {})
-            stated = {renamed.get(name, name): value for name, value in values.items()}
-            adapts = row["usual"].get("use_lora") or any(true(stated.get(name)) for name in NAMES["adapters"])
-            usual = {name: value for name, value in row["usual"].items() if adapts or not name.startswith("lora_")}
-            taken = {name: value for name, value in usual.items() if not _stated(stated, name)}
-            return {**taken, **stated}, [f"as {row['program']} takes: {_listed(taken)}"] if taken else []
-    return values, []
-
-
-def _of_second(values: Values) -> dict[str, Any]:
-    """LLaMA-Factory's second configuration, its sections laid flat, by the names of the first."""
-    flat = formats.flat(values, {})
-    named = {_SECOND["names"].get(name, name): value for name, value in flat.items()}
-    if named.get("dist_config.name") == "fsdp2":
-        named["fsdp_version"] = 2
-    if named.get("kernel_config.name") == "liger_kernel":
-        named["enable_liger_kernel"] = True
-    if any(name.startswith("pref_") for name in named):
-        named["stage"] = "dpo"
-    named["disable_gradient_checkpointing"] = named.get("enable_activation_checkpointing") is False
-    return {**_SECOND["usual"], **named}
-
-
-def _accumulating(values: Values, ranks: int) -> Dialect:
-    """ms-swift, which accumulates to 16 sequences a step where nothing is stated."""
-    micro = max(count(values, "per_device_train_batch_size"), 1)
-    return replace(SWIFT, defaults={**SWIFT.defaults, "accumulation": -(-16 // (micro * ranks))})
-
-
-def _swift_precision(values: Values) -> dict[str, str]:
-    """What ms-swift computes in: by the weights' own type, bf16 of nearly all checkpoints, if nothing is stated."""
-    if {"bf16", "fp16"} & values.keys():
-        return {}
-    return {"dtype": "fp16" if values.get("torch_dtype") in ("float16", "float32", "fp16") else "bf16"}
-
-
 def read_file(name: str) -> Callable[[str, Path], FoundOptions]:
     """The reader of a dialect's YAML."""
-    return lambda text, folder: _read(DIALECTS[name], _todays(DIALECTS[name], mapping(text)), folder)
+    return lambda text, folder: _read(DIALECTS[name], todays(DIALECTS[name], mapping(text)), folder)
 
 
 def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
     taken: list[str] = []
     if dialect is TRAINER:
-        values, taken = _as_its_program(values)
+        values, taken = as_its_program(values)
     if dialect is TRAINER and "beta" in values and "stage" not in values:
-        values = {"stage": _compared(folder), **values}
+        values = {"stage": compared(folder), **values}
     if dialect is TRAINER and not values.keys().isdisjoint(_TRL_ONLY):
-        dialect, values = _of_trl(values)
+        dialect, values = of_trl(values)
     if dialect.name == "llama-factory" and not values.keys().isdisjoint(megatron_family.adapter_marks()):
         return megatron_family.read_adapter(values)
     trainer_keys.refuse(dialect, values)
     _refuse(dialect, values)
     sharded, assumed = sharding(values, folder)
     base = _base(dialect, values)
+    engine = {"micro": sharded.settings.get("micro"), "accumulation": sharded.accumulation}
+    filled = {NAMES[name][0]: value for name, value in engine.items() if value}
+    values = {**values, **{name: value for name, value in filled.items() if not is_stated(values, name)}}
     micro, accumulation = (_whole(dialect, values, name) for name in ("micro", "accumulation"))
     assert micro is not None and accumulation is not None
     task = _task(dialect, values)
@@ -318,28 +215,6 @@ def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
     )
 
 
-def _compared(folder: Path) -> str:
-    """What a recipe with a ``beta`` compares answers by, which the name of its folder alone says.
-
-    Raises:
-        WrongQuestion: it does not, or not by DPO.
-    """
-    named = PREFERENCES.search(f"{folder.absolute()}/")
-    if named is None or named[2] != "dpo":
-        raise WrongQuestion("--from trainer: beta: rewards or preferences cannot be taken over; only DPO's are")
-    return "dpo"
-
-
-def _of_trl(values: Values) -> tuple[Dialect, Values]:
-    """TRL's own defaults; its releases until 0.19, known by former names, recompute nothing and compute in 32 bit."""
-    former = not values.keys().isdisjoint(WORDS["former"]["trl"])
-    if former:
-        return replace(TRL, defaults={**TRL.defaults, "recompute": False}), values
-    if values.get("bf16") is None and not true(values.get("fp16")):
-        return TRL, {**values, "bf16": TRL.defaults["bf16"]}
-    return TRL, values
-
-
 def _task(dialect: Dialect, values: Values) -> str:
     stage = values.get("stage") or values.get("rlhf_type")
     if stage is not None and stage not in TASKS:
@@ -365,8 +240,12 @@ def _method(dialect: Dialect, values: Values, base: int) -> str:
         return MAGNITUDES[method]
     blocks = values.get("trained_layers")
     if blocks is not None or values.get("finetuning_type") == "freeze":
-        blocks = values.get("freeze_trainable_layers", 2) if blocks is None else blocks
-        whole = str(values.get("freeze_trainable_modules", "all")) == "all"
+        former = values.get("num_layer_trainable")
+        blocks = values.get("freeze_trainable_layers", former or 2) if blocks is None else blocks
+        modules = values.get(
+            "freeze_trainable_modules", values.get("name_module_trainable", "mlp" if former else "all")
+        )
+        whole = str(modules) == "all"
         if not whole or not re.fullmatch(r"[1-9]\d{0,3}", str(blocks)):
             raise WrongQuestion(
                 f"--from {dialect.name}: freeze_trainable_layers {blocks!s:.40}: the last blocks, whole, are read"
@@ -438,6 +317,14 @@ def _refuse(dialect: Dialect, values: Values) -> None:
         raise WrongQuestion(f"--from {dialect.name}: do_predict: it does not train")
     if (kind := values.get("finetuning_type", "full")) not in ("full", "lora", "freeze"):
         raise WrongQuestion(f"--from {dialect.name}: finetuning_type {kind!s:.40}: choose full, lora, freeze")
+    model = dialect.get(values, "model")
+    if other := next(
+        (name for name in ("config_name", "base_model_config") if values.get(name) not in (None, "", model)), None
+    ):
+        raise WrongQuestion(
+            f"--from {dialect.name}: {other} {values[other]!s:.60}: another configuration than {model!s:.60}; --ignore "
+            f"{other} prices that model"
+        )
     if (kind := values.get("adapter")) not in (None, "", False, "none", "lora", "qlora"):
         raise WrongQuestion(f"--from {dialect.name}: adapter {kind!s:.40}: choose lora, qlora")
 
@@ -557,11 +444,6 @@ def _alternatives(name: str) -> list[str]:
 
 
 # ---- values ----------------------------------------------------------------------------------------------------------
-
-
-def _word(words: list[str]) -> Any:
-    """An option's value; True for a switch."""
-    return True if not words else words[0] if len(words) == 1 else words
 
 
 def _size(dialect: Dialect, values: Values, name: str) -> int | None:

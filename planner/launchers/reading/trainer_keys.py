@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -71,6 +71,21 @@ def refuse(dialect: Dialect, values: Values) -> None:
         raise WrongQuestion(
             f"--from {dialect.name}: {named}{more}: may change precision, memory or time, and no plan holds it; "
             f"{left} prices the rest without"
+        )
+
+
+def classified(section: str, values: Values, read: Collection[str]) -> None:
+    """Refuses what of a launcher's configuration is neither read nor known to change nothing.
+
+    Raises:
+        WrongQuestion: such a key is set.
+    """
+    known = {*read, *_harmless((section,))}
+    if unknown := [name for name in values if name not in known and not off(values[name])]:
+        named = f"{unknown[0]} {_shown(values[unknown[0]])}".strip()
+        raise WrongQuestion(
+            f"--from trainer: {section}'s {named}: may change precision, memory or time, and no plan holds it; "
+            f"--ignore {unknown[0]} prices the rest without"
         )
 
 

@@ -5,18 +5,28 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from planner.axes.values import WITH_WEIGHTS, offload_name
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import deepspeed
+from planner.launchers.reading import deepspeed, trainer_keys
 from planner.launchers.reading.found_options import FoundOptions
-from planner.launchers.reading.trainer_dialects import WORDS, Values, count, mapping, named_file, true
+from planner.launchers.reading.trainer_dialects import NAMES, WORDS, Values, count, mapping, named_file, true
 from planner.models import files
 
 FSDP: Mapping[str, Mapping[str, Any]] = WORDS["fsdp"]
 """FSDP's word -> ZeRO stage and scope."""
+_READ = (
+    *("distributed_type", "mixed_precision", "num_processes", "deepspeed_config", "fsdp_config", "parallelism_config"),
+    *("dynamo_config", "dynamo_backend"),
+)
+_READ_OF_DEEPSPEED = (
+    *("zero_stage", "offload_optimizer_device", "offload_param_device", "deepspeed_config_file"),
+    "gradient_accumulation_steps",
+)
+_READ_OF_FSDP = ("version", "sharding_strategy", "reshard_after_forward", "offload_params", "activation_checkpointing")
 
 
 def accelerate(config: Values) -> dict[str, Any]:
@@ -25,18 +35,30 @@ def accelerate(config: Values) -> dict[str, Any]:
     Raises:
         WrongQuestion: a kind of distribution that is not predicted.
     """
+    trainer_keys.classified("accelerate", config, _READ)
     kind = str(config.get("distributed_type", "NO"))
     found: dict[str, Any] = {"processes": config.get("num_processes")}
-    mixed = config.get("mixed_precision")
-    found |= {str(mixed): True} if mixed in ("bf16", "fp16") else {}
+    mixed = str(config.get("mixed_precision", "no")).lower()
+    if mixed not in ("bf16", "fp16", "no", "none", "false"):
+        raise WrongQuestion(
+            f"--from trainer: mixed_precision {mixed:.20}: choose bf16, fp16 or no; no plan holds others"
+        )
+    found |= {mixed: True} if mixed in ("bf16", "fp16") else {}
+    dynamo = _inner(config, "dynamo_config").get("dynamo_backend", config.get("dynamo_backend"))
+    found |= {} if trainer_keys.off(dynamo) else {"torch_compile": True}
     if kind == "FSDP":
         inner = {str(key).removeprefix("fsdp_"): value for key, value in _inner(config, "fsdp_config").items()}
         found |= {"fsdp": "full_shard", "fsdp_config": inner}
         found |= {"gradient_checkpointing": True} if true(inner.get("activation_checkpointing")) else {}
     if kind == "DEEPSPEED":
         engine = _inner(config, "deepspeed_config")
+        trainer_keys.classified("accelerate-deepspeed", engine, _READ_OF_DEEPSPEED)
+        if re.fullmatch(r"[1-9]\d{0,5}", str(engine.get("gradient_accumulation_steps"))):
+            found["gradient_accumulation_steps"] = engine["gradient_accumulation_steps"]
         found["deepspeed"] = engine.get("deepspeed_config_file") or _zero(engine)
     degrees = _inner(config, "parallelism_config")
+    if str(degrees.get("parallelism_config_sp_size", 1)) != "1":
+        raise WrongQuestion("--from trainer: parallelism_config_sp_size: sequences cut over ranks have no plan yet")
     for axis in ("tp", "cp", "dp_shard", "dp_replicate"):
         size = degrees.get(f"parallelism_config_{axis}_size")
         found |= {f"{axis}_size": size} if size else {}
@@ -47,14 +69,17 @@ def accelerate(config: Values) -> dict[str, Any]:
 
 def launched(options: Mapping[str, list[str]]) -> dict[str, Any]:
     """Options of ``accelerate launch`` as its configuration says them."""
-    config: dict[str, Any] = {name: words[0] if words else True for name, words in options.items()}
-    engine = {
-        key: config[key] for key in ("deepspeed_config_file", "zero_stage", "offload_optimizer_device") if key in config
-    }
-    if "use_deepspeed" in config or engine:
+    stated: dict[str, Any] = {name: words[0] if words else True for name, words in options.items()}
+    if other := next((name for name in ("use_megatron_lm", "cpu", "tpu", "ipex", "use_xpu") if name in stated), None):
+        raise WrongQuestion(
+            f"--from trainer: accelerate launch --{other}: another engine or accelerator than is priced"
+        )
+    engine = {key: stated[key] for key in _READ_OF_DEEPSPEED if key in stated}
+    config = {key: stated[key] for key in _READ if key in stated}
+    if "use_deepspeed" in stated or engine.keys() - {"gradient_accumulation_steps"}:
         config |= {"distributed_type": "DEEPSPEED", "deepspeed_config": engine}
-    if "use_fsdp" in config:
-        inner = {key: value for key, value in config.items() if key.startswith("fsdp_")}
+    if "use_fsdp" in stated:
+        inner = {key: value for key, value in stated.items() if key.startswith("fsdp_")}
         config |= {"distributed_type": "FSDP", "fsdp_config": inner}
     return config
 
@@ -65,6 +90,7 @@ def _zero(inner: Values) -> dict[str, Any]:
     stage = inner.get("zero_stage", 2)
     stage = int(stage) if re.fullmatch(r"[0-3]", str(stage)) else stage
     zero = {"stage": stage, "offload_optimizer": {"device": device}}
+    zero["offload_param"] = {"device": inner.get("offload_param_device", "none")}
     return {"zero_optimization": zero, "bf16": {"enabled": "auto"}, "train_micro_batch_size_per_gpu": "auto"}
 
 
@@ -88,7 +114,7 @@ def sharding(values: Values, folder: Path) -> tuple[FoundOptions, list[str]]:
         )
     if given is not None and given is not False:
         text, whose = (json.dumps(given), []) if isinstance(given, dict) else _engine_file(folder, str(given))
-        found = deepspeed.read(text)
+        found = _agreed(deepspeed.read(text), json.loads(text), values)
         said_elsewhere = (
             "train_micro_batch_size_per_gpu",
             "gradient_accumulation_steps",
@@ -104,6 +130,41 @@ def sharding(values: Values, folder: Path) -> tuple[FoundOptions, list[str]]:
     return FoundOptions(runtime="pytorch-ddp", settings={"zero": 0}), [
         "no sharding: replicas (DistributedDataParallel)"
     ]
+
+
+def _agreed(engine: FoundOptions, config: Values, values: Values) -> FoundOptions:
+    """What DeepSpeed's configuration says, with its batch only where it is a number.
+
+    Raises:
+        WrongQuestion: it says something that no plan has, or another batch or precision than the options do.
+    """
+    zero = {f"zero_optimization.{name}": value for name, value in _inner(config, "zero_optimization").items()}
+    unread = {
+        name: value for name, value in {**config, **zero}.items() if name in engine.unread and name != "optimizer"
+    }
+    trainer_keys.classified("deepspeed", unread, ())
+    kind = str(_inner(config, "optimizer").get("type", "adamw")).lower()
+    if kind not in ("adam", "adamw", "auto", "fusedadam", "deepspeedcpuadam"):
+        raise WrongQuestion(f"--from trainer: DeepSpeed's optimizer.type {kind:.30}: choose Adam, AdamW")
+    batch = {}
+    for ours, name in (("micro", "train_micro_batch_size_per_gpu"), ("accumulation", "gradient_accumulation_steps")):
+        stated = next((values[key] for key in NAMES[ours] if values.get(key) is not None), None)
+        if isinstance(config.get(name), int):
+            batch[ours] = config[name]
+            if stated is not None and str(stated) != str(config[name]):
+                raise WrongQuestion(
+                    f"--from trainer: {name} {config[name]} in DeepSpeed's configuration, {stated!s:.20} by the "
+                    f"options: the Trainer stops there; make them one, or {name} auto"
+                )
+    other = {"bf16": "fp16", "fp16": "bf16"}.get(str(engine.precision), "")
+    if other and true(values.get(other)):
+        raise WrongQuestion(
+            f"--from trainer: {engine.precision} in DeepSpeed's configuration, {other} by the options: the Trainer "
+            "stops there; make them one, or both auto"
+        )
+    settings = {axis: value for axis, value in engine.settings.items() if axis != "micro"}
+    micro = {"micro": batch["micro"]} if "micro" in batch else {}
+    return replace(engine, settings={**settings, **micro}, accumulation=batch.get("accumulation"))
 
 
 def _engine_file(folder: Path, name: str) -> tuple[str, list[str]]:
@@ -136,7 +197,11 @@ def fsdp_config(values: Values, folder: Path) -> dict[str, Any]:
     """
     given = values.get("fsdp_config") or {}
     config = mapping(named_file(folder, given)) if isinstance(given, str) else given
-    return {str(key).removeprefix("fsdp_"): value for key, value in config.items()} if isinstance(config, dict) else {}
+    if not isinstance(config, dict):
+        return {}
+    plain = {str(key).removeprefix("fsdp_"): value for key, value in config.items()}
+    trainer_keys.classified("fsdp", plain, _READ_OF_FSDP)
+    return plain
 
 
 def _fsdp(words: list[str], config: Values) -> FoundOptions:

@@ -27,9 +27,15 @@ def asked_of_slurm(text: str) -> dict[str, str]:
 
 PLACES = ("CUDA_VISIBLE_DEVICES", "NPROC_PER_NODE", "NNODES")
 """Variables by which a program that counts no processes itself knows how many to start."""
+SPREADS = re.compile(
+    r"ACCELERATE_(USE_\w+|MIXED_PRECISION|CONFIG_FILE|DYNAMO_BACKEND|DEEPSPEED_\w+)"
+    r"|FSDP_(VERSION|SHARDING_STRATEGY|OFFLOAD_PARAMS|ACTIVATION_CHECKPOINTING|RESHARD_AFTER_FORWARD)"
+)
+"""Variables by which Accelerate, and the Trainer with it, spreads a job and computes."""
 
 
 def places(variables: Mapping[str, object]) -> Iterator[str]:
     """``NAME=value`` of those that are set, to stand before a command; MaxText's ``M_...``, its keys, are of them."""
-    names = (*PLACES, *(name for name in variables if re.fullmatch(r"M_[A-Z][A-Z0-9_]*", name)))
+    spread = (name for name in variables if re.fullmatch(r"M_[A-Z][A-Z0-9_]*", name) or SPREADS.fullmatch(name))
+    names = (*PLACES, *spread)
     return (f"{name}={variables[name]}" for name in names if isinstance(variables.get(name), str) and variables[name])
