@@ -16,8 +16,8 @@ _COUNTS = ("replicas", "parallelism", "size", "numNodes")
 TRAINS = re.compile(
     r"^(?!.*\b(pip|git|wget|curl|conda|apt|cd)\s).*\b(torchrun|accelerate\s+launch|deepspeed\s+-?\S+|composer\s|axolotl\s+train|"
     r"llamafactory-cli\s+train|swift\s+(sft|pt|rlhf)|xtuner\s+train|tune\s+run|litgpt\s+(pre|fine)\w+|trl\s+(sft|dpo|grpo)|"
-    r"python3?\s+-m\s+(torch\.distributed|[\w.]*(train|ppo|sft|cli))[\w.]*|pretrain_\w+\.py|"
-    r"\w*(train|finetune|sft|grpo|dpo)\w*\.py)\b(?!:)",
+    r"python3?\s+-m\s+(torch\.distributed|[\w.]{0,99}(train|ppo|sft|cli))[\w.]{0,99}|pretrain_\w+\.py|"
+    r"\b\w{0,99}(train|finetune|sft|grpo|dpo)\w{0,99}\.py)\b(?!:)",
     re.MULTILINE,
 )
 """Beginnings of commands that train."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeVar
 
+from planner.base import reading
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading.shell import counts, sandbox, usage
 from planner.launchers.reading.shell.script import Branches, Script, script
@@ -35,6 +36,9 @@ class Started:
     """The model that is asked for instead of its own."""
 
 
+WHAT = "a configuration of a job"
+LARGEST = 1_000_000
+"""Bytes of a file that is read: patterns and parsers take seconds for more."""
 AS_IT_IS = Started()
 """Without arguments, and only read."""
 
@@ -50,7 +54,10 @@ def text_of(text: str) -> str:
         raise WrongQuestion(f"{text}: a folder; a file with the command, or the command itself, is expected")
     if not named and re.fullmatch(r"[^\s{\[-]\S*", text):
         raise WrongQuestion(f"{text}: no such file")
-    return files.read_text(Path(text)) if named else text
+    if not named:
+        return text
+    # Outputs of a notebook's cells are large, and are not read.
+    return files.read_text(path) if (path := Path(text)).suffix == ".ipynb" else reading.text(path, WHAT, LARGEST)
 
 
 def is_file(text: str) -> bool:
@@ -101,4 +108,6 @@ def of_script(reader: Callable[[Script], T], text: str, folder: Path, started: S
             missing = f"; it reads {asks} arguments (--arg WORD for each, in their order)" if asks else ""
             raise WrongQuestion(f"{why}; run in the sandbox: {error}{missing}") from None
         how = "what the script starts, or a file of it, hangs on running it: it was, in the sandbox (--env, --arg)"
+        lacks = dict.fromkeys(match[0] for match in counts.MACHINE.finditer(text_of(text)))
+        how += f"; where it asks for {', '.join(lacks)}, there was none" if lacks else ""
         return options, "; ".join(filter(None, (how, str(example))))

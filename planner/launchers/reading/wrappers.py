@@ -36,7 +36,7 @@ def wrapped(text: str, name: str, environment: Mapping[str, str]) -> Wrapped | N
         return _dockerfile(text)
     if re.match(r"\s*\{", text) and '"cells"' in text:
         return _notebook(text)
-    if not re.search(r"^\s*[\w$\"]+:", text, re.M) or re.match(r"#!", text):
+    if not re.search(r"^[ \t]*[\w$\"]+:", text, re.M) or re.match(r"#!", text):
         return None
     if re.search(r"^(apiVersion|kind):", text, re.M) and _TEMPLATE.search(text):
         raise WrongQuestion(

@@ -22,6 +22,10 @@ COUNTS = re.compile(f"{_OF_NODE.pattern}|{_OF_JOB.pattern}|{'|'.join(_SLURM)}")
 """In a text that counts the machine."""
 
 
+MACHINE = re.compile(r"\b(nvidia-smi|rocm-smi|amd-smi|npu-smi|scontrol|squeue|ibstat)\b")
+"""Programs that know the machine, which the sandbox has not."""
+
+
 def of_slurm(counts: Mapping[str, str]) -> dict[str, str]:
     """Variables that Slurm sets in a job, by the machine's counts where they are known."""
     return {name: counts[kind] for name, kind in _SLURM.items() if kind in counts}

@@ -50,5 +50,5 @@ def _texts(text: str, path: Path) -> Iterator[tuple[str, str]]:
     comments = [line.lstrip("# \t") for line in text.splitlines() if line.lstrip().startswith("#")]
     yield "a comment in it", "\n".join(comments)
     for readme in sorted(path.parent.glob("README*.md")):
-        if readme.is_file() and readme.stat().st_size < _LARGEST:
+        if readme.is_file() and not readme.is_symlink() and readme.stat().st_size < _LARGEST:
             yield readme.name, read_text(readme)
