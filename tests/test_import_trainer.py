@@ -458,6 +458,17 @@ def test_what_spreads_a_job_is_never_passed_over(file: dict[str, Any] | str, tol
     assert told in str(caught.value)
 
 
+def test_only_trls_programs_have_trls_defaults() -> None:
+    """run_clm.py has a dataset_name, too; a script that imports TRL is one of its."""
+    command = "torchrun {} --model_name_or_path llama3-8b --per_device_train_batch_size 1 --dataset_name x"
+    for program, recompute in (("run_clm.py", "none"), ("sft.py", "full"), ("mine.py", "none")):
+        assert reading.read("trainer", command.format(program)).settings["recompute"] == recompute, program
+    Path("mine.py").write_text("from trl import SFTTrainer\n", encoding="utf-8")
+    assert reading.read("trainer", command.format("mine.py")).settings["recompute"] == "full"
+    Path("sft.py").write_text("import transformers\n", encoding="utf-8")
+    assert reading.read("trainer", command.format("sft.py")).settings["recompute"] == "none"
+
+
 def test_a_configuration_of_deepspeed_says_the_batch_that_options_do_not() -> None:
     Path("z.json").write_text(json.dumps({**ENGINE, "train_micro_batch_size_per_gpu": 4}), encoding="utf-8")
     words = "deepspeed t.py --model_name_or_path llama3-8b --learning_rate 1 --bf16 True --deepspeed z.json"

@@ -41,8 +41,10 @@ def read(text: str) -> FoundOptions:
     if _whole(config, "sequence_parallel_size", 1, assumed) > 1:
         raise WrongQuestion("--from deepspeed: sequence_parallel_size: sequences cut over ranks have no plan yet")
     micro, accumulation, batch = _batch(config, assumed)
+    on_disk = _inner(zero, "offload_optimizer").get("device") == "nvme"
     return FoundOptions(
         runtime=RUNTIME,
+        differs=("optimizer states lie on NVMe; predicted in host memory",) if on_disk else (),
         settings=settings | ({"micro": micro} if micro is not None else {}),
         batch=batch,
         accumulation=accumulation,

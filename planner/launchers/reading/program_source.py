@@ -7,6 +7,7 @@ Nothing of the script is run, and of its text nothing is shown but the values of
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,18 +36,24 @@ _KEYWORDS = {"r": "lora_r", "target_modules": "lora_target_modules"}
 
 def own_defaults(program: str, folder: Path, files: tuple[Path, ...]) -> dict[str, Any] | None:
     """Option -> default of a script that a command starts; None where the script is not there or cannot be read."""
-    if not program.endswith(".py"):
-        return None
     try:
-        text = named_file(folder, program, files)
-    except WrongQuestion:
-        return None
-    if len(text) > LARGEST:
-        return None
-    try:
-        return _defaults(ast.parse(text))
+        return _defaults(ast.parse(_text(program, folder, files) or "?"))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
+
+
+def imports(module: str, program: str, folder: Path, files: tuple[Path, ...]) -> bool | None:
+    """Whether a script imports a module; None where it is not there."""
+    text = _text(program, folder, files)
+    return None if text is None else re.search(rf"^\s*(from|import) {module}\b", text, re.MULTILINE) is not None
+
+
+def _text(program: str, folder: Path, files: tuple[Path, ...]) -> str | None:
+    try:
+        text = named_file(folder, program, files) if program.endswith(".py") else None
+    except WrongQuestion:
+        return None
+    return text if text is not None and len(text) <= LARGEST else None
 
 
 def _defaults(tree: ast.AST) -> dict[str, Any]:

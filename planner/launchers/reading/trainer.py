@@ -71,6 +71,8 @@ _DEEPSPEED = {
     "offload": "optimizer states of adapters lie in host memory; predicted on the accelerator",
 }
 """Axis of DeepSpeed's -> how the Trainer's runtime has it."""
+_TRL_NAMED = re.compile(r"(^|[/_-])(sft|trl|dpo|reward\w*)(?=[/_.-]|$)")
+"""In the name of a program: TRL's, or one like it."""
 _TRL_ONLY: list[str] = launcher_table("trl").head["marks"]
 
 
@@ -134,7 +136,10 @@ def read_command(script: Script) -> FoundOptions:
         values = {"dtype": "fp16", **values}
     if learnt is not None and "stage" not in values:
         values = {"stage": learnt, **values}
-    found = _read(dialect, values, script.folder)
+    of_trl_alone = values.keys() & {*WORDS["former"]["of_trl_alone"]}
+    trl = program_source.imports("trl", started.program, script.folder, script.files)
+    trl = bool(of_trl_alone or _TRL_NAMED.search(started.program or "sft")) if trl is None else trl
+    found = _read(dialect, values, script.folder, trl=trl)
     if dialect.options == SWIFT.options and (started.seen or 0) > (ranks or 1):
         spread = "a process lays its model over several accelerators, which take turns; predicted as replicas"
         found = replace(found, differs=(*found.differs, spread))
@@ -146,13 +151,13 @@ def read_file(name: str) -> Callable[[str, Path], FoundOptions]:
     return lambda text, folder: _read(DIALECTS[name], todays(DIALECTS[name], mapping(text)), folder)
 
 
-def _read(dialect: Dialect, values: Values, folder: Path) -> FoundOptions:
+def _read(dialect: Dialect, values: Values, folder: Path, *, trl: bool = True) -> FoundOptions:
     taken: list[str] = []
     if dialect is TRAINER:
         values, taken = as_its_program(values)
     if dialect is TRAINER and "beta" in values and "stage" not in values:
         values = {"stage": compared(folder), **values}
-    if dialect is TRAINER and not values.keys().isdisjoint(_TRL_ONLY):
+    if trl and dialect is TRAINER and not values.keys().isdisjoint(_TRL_ONLY):
         dialect, values = of_trl(values)
     if dialect.name == "llama-factory" and not values.keys().isdisjoint(megatron_family.adapter_marks()):
         return megatron_family.read_adapter(values)

@@ -196,7 +196,9 @@ def fsdp_config(values: Values, folder: Path) -> dict[str, Any]:
         WrongQuestion: there is no such file.
     """
     given = values.get("fsdp_config") or {}
-    config = mapping(named_file(folder, given)) if isinstance(given, str) else given
+    if isinstance(given, str):
+        given = mapping(given if given.lstrip().startswith("{") else named_file(folder, given))
+    config = given
     if not isinstance(config, dict):
         return {}
     plain = {str(key).removeprefix("fsdp_"): value for key, value in config.items()}
