@@ -220,3 +220,75 @@ def test_recipes_of_nemo_that_are_not_here_are_known_by_table(
 def test_recipes_and_arguments_that_no_table_has_are_refused(name: str, given: str, reason: str) -> None:
     with pytest.raises(WrongQuestion, match=reason):
         read("nemo-2", RECIPE.replace("NAME", name).replace("GIVEN", given))
+
+
+OPEN = "torch.cuda.is_available()"
+"""A condition that nobody knows here."""
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        f"import torch\n    if {OPEN}: setattr(cfg.model, 'context_parallel_size', 4)",
+        f"import torch\n    {OPEN} and setattr(cfg.model, 'context_parallel_size', 4)",
+        f"import torch\n    for n in [4, 8]:\n        if {OPEN}: break\n        cfg.model.context_parallel_size = n",
+        f"import torch\n    def h(c):\n        if {OPEN}: return\n        c.model.context_parallel_size = 4\n"
+        "    h(cfg)",
+        f"import torch\n    if {OPEN}:\n        def n(): return 4\n    else:\n        def n(): return 2\n"
+        "    cfg.model.context_parallel_size = n()",
+        "a = [1]\n    for x in open('sizes'): a.append(4)\n    cfg.model.context_parallel_size = a[-1]",
+        "try:\n        import mine; n = 4\n    except ImportError: n = 2\n    cfg.model.context_parallel_size = n",
+        "exec('cfg.model.context_parallel_size = 4')",
+        "from mine import deco\n    @deco\n    def n(): return 4\n    cfg.model.context_parallel_size = n()",
+        "from mine import run\n    def n(): cfg.model.context_parallel_size = 4\n    run(n)",
+        "from mine import run\n    run(lambda: cfg)",
+        "class A:\n        def __enter__(self): cfg.model.context_parallel_size = 4\n    with A(): pass",
+        "import random\n    a = [1, 4]\n    random.shuffle(a)\n    cfg.model.context_parallel_size = a[0]",
+        "from contextlib import suppress\n    with suppress(KeyError): {}['x']; cfg.model.context_parallel_size = 4",
+        "cfg.model.context_parallel_size = CP",
+    ],
+)
+def test_what_may_happen_otherwise_than_it_is_read_is_refused(lines: str) -> None:
+    with pytest.raises(WrongQuestion):
+        bridge(lines)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "n = 1\n    def h():\n        nonlocal n; n = 4\n    h()\n    cfg.model.context_parallel_size = n",
+        "import os\n    os.environ['CP'] = '4'\n    cfg.model.context_parallel_size = int(os.environ.get('CP', '1'))",
+        "a = [1]\n    b = a\n    b += [4]\n    cfg.model.context_parallel_size = a[-1]",
+        "import copy\n    m = copy.copy(cfg)\n    m.model.context_parallel_size = 4",
+        "cfg.model.context_parallel_size = len({4, 4, 5, 6, 7})",
+        "cfg.model.context_parallel_size = ~-5",
+        "n = 4\n    class K:\n        n = 1\n        def m(self): return n\n"
+        "    cfg.model.context_parallel_size = K().m()",
+        "def d(f): return lambda: 4\n    @d\n    def n(): return 1\n    cfg.model.context_parallel_size = n()",
+        "def n():\n        try: return 1\n        finally: cfg.model.context_parallel_size = 4\n    n()",
+        "[setattr(cfg.model, k, v) for k, v in {'context_parallel_size': 4}.items()]",
+        "list(map(lambda k: setattr(cfg.model, k, 4), ['context_parallel_size']))",
+    ],
+)
+def test_programs_are_followed_as_python_runs_them(lines: str) -> None:
+    assert bridge(lines).settings["cp"] == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a = [0]\n" + "a = [a, a]\n" * 40 + "x = a == 1",
+        "x = (' ' * 99999).join(['a'] * 99999)",
+        "x = '%*d' % (10 ** 9, 1)",
+        "a = [1]\nfor i in range(200): a = [*a, *a]\nx = a",
+        "import math\nx = math.prod([2 ** 61 - 1] * 100000)",
+        "x = round(2 ** 61, -10 ** 9)",
+        "d = {}\nd['d'] = d\nx = d == d",
+    ],
+)
+def test_small_programs_with_large_values_end_at_once(text: str) -> None:
+    try:
+        value = python_program.values(text).get("x")
+    except WrongQuestion:
+        return
+    assert not isinstance(value, str | int | list) or str(value).startswith("not in the file")

@@ -208,3 +208,11 @@ def test_awss_example_of_fsdp_states_its_shape() -> None:
     for words in ("--model_type=gpt_neox", "--cpu_offload=1", "--new_kernel=1"):
         with pytest.raises(WrongQuestion, match=words[2:].partition("=")[0]):
             read("aws-fsdp", f"{AWS} {words}")
+
+
+def test_manifests_whose_aliases_grow_without_end_are_refused(tmp_path: Path) -> None:
+    levels = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]\n" for n in range(1, 9))
+    (tmp_path / "job.yaml").write_text(f"apiVersion: v1\nkind: Job\na0: &a0 [1]\n{levels}")
+
+    with pytest.raises(WrongQuestion, match="aliases"):
+        plan(None, str(tmp_path / "job.yaml"), ["dgx-h100:2"])

@@ -96,7 +96,13 @@ def program(name: str, text: str, folder: Path, started: Any) -> list[Built]:
     Raises:
         WrongQuestion: it is no Python, or never ends.
     """
-    rows = recipes()[name]
+    try:
+        return _followed(recipes()[name], text, folder, started)
+    except (RecursionError, MemoryError):
+        raise WrongQuestion(f"--from {name}: a program whose objects or functions have no end") from None
+
+
+def _followed(rows: Values, text: str, folder: Path, started: Any) -> list[Built]:
     built: list[Built] = []
 
     def keep(call: OutsideCall) -> None:
@@ -120,7 +126,7 @@ def program(name: str, text: str, folder: Path, started: Any) -> list[Built]:
         sets=rows.get("sets", {}),
     )
     words = [word for word in started.arguments if word.startswith("-") or "=" not in word]
-    reading = Program(known, words, started.environment, on_start=keep)
+    reading = Program(known, words, dict(started.environment), on_start=keep)
     scope = reading.module(text, _module(rows, folder))
     scope.names["__name__"] = "__main__"
     if built:

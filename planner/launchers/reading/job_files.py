@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from planner.base.errors import WrongQuestion
 from planner.launchers.reading.found_options import FoundOptions
+from planner.launchers.reading.trainer_dialects import MOST_VALUES, written_out
 
 _GPUS = re.compile(r"(nvidia\.com/(gpu|mig-.*)|amd\.com/gpu|google\.com/tpu|habana\.ai/gaudi|gpu\.intel\.com/\w+)")
 _COUNTS = ("replicas", "parallelism", "size", "numNodes")
@@ -63,13 +65,20 @@ def training(scripts: Sequence[str], *, only: bool = False) -> tuple[str, ...]:
 
 
 def documents_of(text: str) -> list[dict[str, Any]]:
-    """The mappings of a YAML; none where it is no YAML."""
+    """The mappings of a YAML; none where it is no YAML.
+
+    Raises:
+        WrongQuestion: its aliases make it grow without end.
+    """
     import yaml
 
     try:
-        return [part for part in yaml.safe_load_all(text) if isinstance(part, dict)]
+        values = list(yaml.safe_load_all(text))
+        if "*" in text and written_out(values, {}) > MOST_VALUES:
+            raise WrongQuestion(f"YAML whose aliases (*name) write out to more than {MOST_VALUES:,} values")
     except (yaml.YAMLError, RecursionError, ValueError):
         return []
+    return [part for part in values if isinstance(part, dict)]
 
 
 def _number(value: Any, environment: Mapping[str, str]) -> int | None:

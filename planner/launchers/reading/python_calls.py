@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -35,16 +34,16 @@ _OF_RECORDS = {"list", "tuple", "len", "enumerate", "zip", "reversed"}
 _CONFIGS = re.compile(r"(.*\.)?(run|nemo_run|fdl|fiddle)\.(Config|Partial)|(functools\.)?partial")
 """What makes an object of a function or class later: of NeMo-Run, or of Python."""
 _UNPICKY = re.compile(
-    r"(logging|logger|log|warnings|os|sys|time|json|random|pprint|pathlib|shutil|subprocess)(\..*)?|print"
+    r"(logging|logger|log|warnings|os|sys|time|json|pprint|pathlib|shutil|subprocess)(\..*)?|print|random\.seed|(numpy|np)\.random\.seed|input"
 )
 """Functions that change nothing of a configuration."""
 
 
 def items(value: Any) -> list[Any] | None:
     """What a loop goes through; None where that is not known."""
-    if isinstance(value, list | tuple | set | dict | str):
-        return list(value)
-    return None
+    if isinstance(value, list | tuple) and any(isinstance(part, Unknown) and part.many for part in value):
+        return None
+    return list(value) if isinstance(value, list | tuple | set | dict | str) else None
 
 
 def words_of(value: Any) -> dict[str, Any]:
@@ -67,9 +66,11 @@ def put(owner: Any, key: Any, value: Any) -> None:
         owner["**"] = Unknown("a key that is not known was set")
     elif isinstance(owner, list) and isinstance(key, int) and -len(owner) <= key < len(owner):
         owner[key] = value
+    elif isinstance(owner, list):
+        owner[:] = [Unknown("an item that is not known was set", many=True)]
 
 
-def item(owner: Any, key: Any, environment: Mapping[str, str]) -> Any:
+def item(owner: Any, key: Any, environment: Mapping[str, Any]) -> Any:
     """``owner[key]``."""
     if isinstance(owner, Unknown):
         return owner
@@ -81,7 +82,7 @@ def item(owner: Any, key: Any, environment: Mapping[str, str]) -> Any:
         return Named(f"{owner.name}[{key}]") if isinstance(key, str) else owner
     key = key.name if isinstance(key, Named) else key
     try:
-        return owner[key]
+        return owner[key] if not isinstance(owner, list | tuple) or items(owner) is not None else Unknown("an item")
     except (TypeError, KeyError, IndexError):
         return Unknown(f"no item {key!s:.40}")
 
@@ -89,7 +90,11 @@ def item(owner: Any, key: Any, environment: Mapping[str, str]) -> Any:
 def cut(owner: Any, start: Any, end: Any) -> Any:
     """``owner[start:end]``."""
     bounds = [bound for bound in (start, end) if bound is not None]
-    known = isinstance(owner, list | tuple | str) and all(isinstance(bound, int) for bound in bounds)
+    known = (
+        isinstance(owner, list | tuple | str)
+        and items(owner) is not None
+        and all(isinstance(bound, int) for bound in bounds)
+    )
     return owner[start:end] if known else Unknown("a part of what is not known")
 
 
@@ -100,8 +105,10 @@ def of_constant(bound: ConstantMethod, arguments: tuple[Any, ...], words: Mappin
         return _formatted(owner, arguments, words)
     try:
         if isinstance(owner, str) and name in (*TEXT_METHODS, "replace") and all(map(plain, arguments)):
-            grows = name == "replace" and len(owner) * (1 + len(str(arguments[1]))) > MOST
-            return Unknown("a long text") if grows else getattr(owner, name)(*arguments)
+            parts = items(arguments[0]) or [] if name == "join" and arguments else []
+            grown = len(owner) * (1 + len(str(arguments[1]))) if name == "replace" else 0
+            grown += sum(len(str(part)) + len(owner) for part in parts)
+            return Unknown("a long text") if grown > MOST else getattr(owner, name)(*arguments)
         if isinstance(owner, dict) and name in ("get", "pop") and arguments:
             default = arguments[1] if len(arguments) > 1 else None
             key = arguments[0].name if isinstance(arguments[0], Named) else arguments[0]
@@ -119,20 +126,26 @@ def of_constant(bound: ConstantMethod, arguments: tuple[Any, ...], words: Mappin
                 owner.update(words_of(more) if more != {} else {})
             return None
         if isinstance(owner, list) and name in ("append", "extend", "insert", "copy", "index", "count"):
-            more = items(arguments[0]) if name == "extend" else None
-            if name == "extend":
-                return owner.extend([Unknown("what is not known")] if more is None else more)
-            return getattr(owner, name)(*arguments) if len(owner) < MOST else Unknown("a long list")
+            if name in ("index", "count", "copy"):
+                return Unknown(f".{name}()") if items(owner) is None else getattr(owner, name)(*arguments)
+            more = items(arguments[0]) if name == "extend" else [arguments[-1]]
+            if items(owner) is None or more is None or len(owner) + len(more) > MOST:
+                owner[:] = [Unknown("a list of which not all is known", many=True)]
+                return None
+            return owner.extend(more) if name == "extend" else getattr(owner, name)(*arguments)
     except (TypeError, ValueError, IndexError, KeyError):
         return Unknown(f".{name}() of this")
-    if isinstance(owner, list | dict):
-        owner.clear()
-        put(owner, Unknown(""), None)
+    if isinstance(owner, list):
+        owner[:] = [Unknown(f".{name}() of it", many=True)]
+    elif isinstance(owner, dict):
+        put(owner, Unknown(f".{name}() of it"), None)
     return Unknown(f".{name}()")
 
 
 def _formatted(text: str, arguments: Sequence[Any], words: Mapping[str, Any]) -> Any:
     """``"{}-{name}".format(...)`` with texts and numbers, without widths."""
+    if len(text) + text.count("{") * max((len(str(part)) for part in (*arguments, *words.values())), default=0) > MOST:
+        return Unknown("a long text")
     places = iter(arguments)
     values: list[str] = []
     for part in re.split(r"(\{\w*\})", text):
@@ -147,9 +160,20 @@ def _formatted(text: str, arguments: Sequence[Any], words: Mapping[str, Any]) ->
     return whole if "{" not in whole and len(whole) < MOST else Unknown(f"{text:.40}")
 
 
-def built_in(environment: Mapping[str, str], name: str, arguments: tuple[Any, ...], words: dict[str, Any]) -> Any:
+def built_in(environment: dict[str, Any], name: str, arguments: tuple[Any, ...], words: dict[str, Any]) -> Any:
     """What Python's own functions return; NotImplemented for others."""
     if name in _PURE:
+        whole = arguments[0] if arguments else None
+        if name in ("sum", "math.prod") and not (
+            isinstance(whole, list | tuple) and len(whole) < 65 and all(isinstance(part, int | float) for part in whole)
+        ):
+            return Unknown(f"{name}()")
+        if name == "round" and arguments[1:] not in ((), (0,), (1,), (2,), (3,)):
+            return Unknown("round()")
+        if name == "str" and not isinstance(whole, str | int | float | None):
+            return Unknown("str()")
+        if any(isinstance(value, list | tuple) and items(value) is None for value in arguments):
+            return Unknown(f"{name}() of a list of which not all is known")
         inner = [part for value in arguments for part in (items(value) or [value])]
         known = name in _OF_RECORDS or (all(map(plain, inner)) and plain(words))
         if not known or any(isinstance(value, Unknown | ProgramObject | Named) for value in arguments):
@@ -166,6 +190,10 @@ def built_in(environment: Mapping[str, str], name: str, arguments: tuple[Any, ..
     if name.endswith("get_world_size") and not arguments:
         ranks = environment.get("WORLD_SIZE", "")
         return int(ranks) if ranks.isdecimal() else Unknown("the number of ranks, --env WORLD_SIZE=...")
+    if name in ("os.environ.setdefault", "os.environ.update", "os.environ.pop"):
+        return of_constant(ConstantMethod(environment, name.rpartition(".")[2]), arguments, words)
+    if name == "vars" and arguments and isinstance(arguments[0], ProgramObject):
+        return arguments[0].fields
     if name in ("os.environ.get", "os.getenv"):
         default = arguments[1] if len(arguments) > 1 else words.get("default")
         return environment.get(str(arguments[0]), default) if arguments else default
@@ -173,10 +201,12 @@ def built_in(environment: Mapping[str, str], name: str, arguments: tuple[Any, ..
         return _reflected(name, *arguments[:3])
     if name in ("cast", "typing.cast") and len(arguments) == 2:
         return arguments[1]
-    if name in ("copy.deepcopy", "deepcopy", "copy.copy") and arguments:
-        return copied(arguments[0])
+    if name in ("copy.deepcopy", "deepcopy") and arguments:
+        return copied(arguments[0], {})
+    if name == "copy.copy" and arguments and isinstance(arguments[0], ProgramObject | list | dict):
+        return _shallow(arguments[0])
     if name in ("replace", "dataclasses.replace") and arguments and isinstance(arguments[0], ProgramObject):
-        made = copied(arguments[0])
+        made = _shallow(arguments[0])
         made.fields |= words
         return made
     if _CONFIGS.fullmatch(name) and arguments:
@@ -219,21 +249,32 @@ def _reflected(name: str, owner: Any, key: Any, value: Any = None) -> Any:
     return Unknown(f"{name}()")
 
 
-def copied(value: Any) -> Any:
-    """A copy of a value, its records copied too."""
+def _shallow(value: Any) -> Any:
+    """A copy whose parts are the same."""
     if isinstance(value, ProgramObject):
-        return ProgramObject(
-            value.type, {name: copied(part) for name, part in value.fields.items()}, [*value.changed_by], value.methods
-        )
-    if isinstance(value, list | tuple):
-        return type(value)(copied(part) for part in value)
+        return ProgramObject(value.type, dict(value.fields), [*value.changed_by], value.methods)
+    return value.copy()
+
+
+def copied(value: Any, known: dict[int, Any]) -> Any:
+    """A copy of a value, its objects copied too, each once (`known`)."""
+    if id(value) in known:
+        return known[id(value)]
+    if isinstance(value, ProgramObject):
+        made = known[id(value)] = ProgramObject(value.type, {}, [*value.changed_by], value.methods)
+        made.fields |= {name: copied(part, known) for name, part in value.fields.items()}
+        return made
+    if isinstance(value, list):
+        parts: list[Any] = known.setdefault(id(value), [])
+        parts += [copied(part, known) for part in value]
+        return parts
+    if isinstance(value, tuple):
+        return tuple(copied(part, known) for part in value)
     if isinstance(value, dict):
-        return {key: copied(part) for key, part in value.items()}
-    return (
-        value
-        if isinstance(value, Named | Unknown | ProgramFunction | ProgramClass | ConstantMethod)
-        else copy.copy(value)
-    )
+        pairs: dict[Any, Any] = known.setdefault(id(value), {})
+        pairs |= {key: copied(part, known) for key, part in value.items()}
+        return pairs
+    return value
 
 
 def of_parser(

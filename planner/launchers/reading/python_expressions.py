@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import python_calls
-from planner.launchers.reading.python_outside import MOST_ROUNDS, MOST_STEPS, OutsideCalls
+from planner.launchers.reading.python_outside import MOST_ROUNDS, OutsideCalls
 from planner.launchers.reading.python_values import (
     MOST,
     ConstantMethod,
@@ -20,9 +22,22 @@ from planner.launchers.reading.python_values import (
     Scope,
     Unknown,
     operation,
-    plain,
+    size,
     truth,
 )
+
+_BUILT_IN = frozenset(dir(builtins))
+
+
+def _distinct(values: Any) -> Any:
+    """A set: each once, in their order; unknown where one is."""
+    return (
+        tuple(dict.fromkeys(values)) if isinstance(values, list) and all(map(_hashable, values)) else Unknown("a set")
+    )
+
+
+def _hashable(value: Any) -> bool:
+    return isinstance(value, str | int | float | Named | None)
 
 
 class Expressions(OutsideCalls):
@@ -40,16 +55,6 @@ class Expressions(OutsideCalls):
         """A function with the values of its defaults."""
         raise NotImplementedError
 
-    def step(self) -> None:
-        """Counts a step.
-
-        Raises:
-            WrongQuestion: there are too many.
-        """
-        self.steps += 1
-        if self.steps > MOST_STEPS:
-            raise WrongQuestion("a program with too many steps to follow")
-
     def value(self, node: ast.expr, scope: Scope) -> Any:
         """The value of an expression."""
         self.step()
@@ -63,13 +68,18 @@ class Expressions(OutsideCalls):
         try:
             return scope.find(node.id)
         except KeyError:
-            return Named(node.id)
+            return Named(node.id) if node.id in _BUILT_IN or self.stars else Unknown(f"{node.id} is not in the program")
+
+    @property
+    def stars(self) -> bool:
+        """Whether names may come from a module that is not here (``from module import *``)."""
+        return any(scope is not None and "*" in scope.names for scope in self.modules.values())
 
     def _attribute(self, node: ast.Attribute, scope: Scope) -> Any:
         owner = self.value(node.value, scope)
         if isinstance(owner, ProgramObject):
             method = owner.methods.get(node.attr)
-            if method is not None and node.attr not in owner.fields:
+            if method is not None and method.kind != "setter" and node.attr not in owner.fields:
                 bound = replace(method, arguments=() if method.kind == "staticmethod" else (owner,))
                 return self.called(bound, (), {}) if method.kind == "property" else bound
             return owner.fields.setdefault(node.attr, ProgramObject())
@@ -89,15 +99,19 @@ class Expressions(OutsideCalls):
         for part in node.elts:
             if isinstance(part, ast.Starred):
                 inner = python_calls.items(self.value(part.value, scope))
-                made += [Unknown(f"line {part.lineno}: {ast.unparse(part):.60}")] if inner is None else inner
+                made += [Unknown(f"line {part.lineno}: {ast.unparse(part):.60}", True)] if inner is None else inner
+                self.step(1 + len(made) // 50)
             else:
                 made.append(self.value(part, scope))
+        if len(made) > MOST:
+            raise WrongQuestion("a program with a list that grows without end")
         return made
 
     def _tuple(self, node: ast.Tuple, scope: Scope) -> tuple[Any, ...]:
         return tuple(self._list(ast.List(node.elts), scope))
 
-    _set = _tuple
+    def _set(self, node: ast.Set, scope: Scope) -> Any:
+        return _distinct(self._list(ast.List(node.elts), scope))
 
     def _dict(self, node: ast.Dict, scope: Scope) -> dict[Any, Any]:
         made: dict[Any, Any] = {}
@@ -110,13 +124,20 @@ class Expressions(OutsideCalls):
         return made
 
     def _binop(self, node: ast.BinOp, scope: Scope) -> Any:
-        return operation(node.op, self.value(node.left, scope), self.value(node.right, scope))
+        sides = (self.value(node.left, scope), self.value(node.right, scope))
+        self.step(1 + size(list(sides)) // 50)
+        for side in sides:
+            if isinstance(side, ProgramObject) and side.methods and side.changed_by:  # its own operator
+                self.touch(side.changed_by[0], sides, {})
+        return operation(node.op, *sides)
 
     def _unaryop(self, node: ast.UnaryOp, scope: Scope) -> Any:
         value = self.value(node.operand, scope)
         if isinstance(node.op, ast.Not):
             holds = truth(value)
             return (value if isinstance(value, Unknown) else Unknown("a truth")) if holds is None else not holds
+        if isinstance(node.op, ast.Invert):
+            return ~value if isinstance(value, int) else Unknown("~ of what is not known")
         return operation(ast.Sub(), 0, value) if isinstance(node.op, ast.USub) else value
 
     def _boolop(self, node: ast.BoolOp, scope: Scope) -> Any:
@@ -126,9 +147,10 @@ class Expressions(OutsideCalls):
             value = self.value(part, scope)
             holds = truth(value)
             if place + 1 < len(node.values) and holds is None:
-                rest = [self.value(other, scope) for other in node.values[place + 1 :]]
+                why = f"line {node.lineno}: {ast.unparse(node):.60}"
+                rest = [self.doubted(why, partial(self.value, other, scope)) for other in node.values[place + 1 :]]
                 decided = not enough and any(truth(other) is False for other in rest)
-                return False if decided else Unknown(f"line {node.lineno}: {ast.unparse(node):.60}")
+                return False if decided else Unknown(why)
             if holds is enough:
                 return value
         return value
@@ -137,6 +159,7 @@ class Expressions(OutsideCalls):
         left = self.value(node.left, scope)
         for sign, part in zip(node.ops, node.comparators, strict=True):
             right = self.value(part, scope)
+            self.step(1 + size([left, right]) // 50)
             result = operation(sign, left, right)
             if result is not True:
                 return result
@@ -146,7 +169,10 @@ class Expressions(OutsideCalls):
     def _ifexp(self, node: ast.IfExp, scope: Scope) -> Any:
         holds = truth(self.value(node.test, scope))
         if holds is None:
-            return Unknown(f"line {node.lineno}: {ast.unparse(node):.60}")
+            why = f"line {node.lineno}: {ast.unparse(node):.60}"
+            for part in (node.body, node.orelse):
+                self.doubted(why, partial(self.value, part, scope))
+            return Unknown(why)
         return self.value(node.body if holds else node.orelse, scope)
 
     def _joinedstr(self, node: ast.JoinedStr, scope: Scope) -> Any:
@@ -156,7 +182,8 @@ class Expressions(OutsideCalls):
 
     def _formattedvalue(self, node: ast.FormattedValue, scope: Scope) -> Any:
         value = self.value(node.value, scope)
-        return str(value) if plain(value) and node.format_spec is None else Unknown(ast.unparse(node.value)[:60])
+        short = isinstance(value, str | int | float | None) and node.format_spec is None and node.conversion == -1
+        return str(value) if short else Unknown(ast.unparse(node.value)[:60])
 
     def _namedexpr(self, node: ast.NamedExpr, scope: Scope) -> Any:
         self.store(node.target, value := self.value(node.value, scope), scope)
@@ -178,11 +205,20 @@ class Expressions(OutsideCalls):
         made: list[Any] = []
         for inner in self.rounds(node.generators, scope):
             if inner is None:
-                return Unknown(f"line {node.lineno}: {ast.unparse(node):.60}")
+                why = f"line {node.lineno}: {ast.unparse(node):.60}"
+                names = {
+                    part.id for loop in node.generators for part in ast.walk(loop.target) if isinstance(part, ast.Name)
+                }
+                open_scope = Scope(dict.fromkeys(names, Unknown(why)), scope, scope.module)
+                self.doubted(why, partial(self.value, node.elt, open_scope))
+                return Unknown(why)
             made.append(self.value(node.elt, inner))
         return made
 
-    _generatorexp = _setcomp = _listcomp
+    _generatorexp = _listcomp
+
+    def _setcomp(self, node: ast.SetComp, scope: Scope) -> Any:
+        return _distinct(self._listcomp(node, scope))
 
     def _dictcomp(self, node: ast.DictComp, scope: Scope) -> Any:
         made: dict[Any, Any] = {}
@@ -202,6 +238,7 @@ class Expressions(OutsideCalls):
             yield None
             return
         for item in items:
+            self.step()
             inner = Scope({}, scope, scope.module)
             self.store(loops[0].target, item, inner)
             holds = [truth(self.value(test, inner)) for test in loops[0].ifs]

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
+from planner.base.errors import WrongQuestion
 from planner.launchers.reading import python_calls
 from planner.launchers.reading.python_values import (
     ConstantMethod,
@@ -18,6 +21,7 @@ from planner.launchers.reading.python_values import (
     Unknown,
     plain,
     records,
+    size,
 )
 
 MOST_STEPS = 200_000
@@ -27,11 +31,25 @@ DEEPEST = 40
 """Functions inside functions, and modules inside modules."""
 
 
+_MADE = {"exec", "eval", "compile", "__import__", "globals", "locals"}
+"""Python's functions behind which there may be any program."""
+_KNOWN_METHODS = {"__init__", "__post_init__", "__repr__", "__str__", "__call__", "__len__", "__hash__", "__eq__"}
+"""Methods with a meaning of their own that change nothing unseen."""
+
+
 @dataclass(frozen=True, slots=True)
 class Returned:
     """How a function ends."""
 
     value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Maybe:
+    """A body of which it is open whether it ends its function, or else its loop, and why."""
+
+    function: bool
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,12 +87,12 @@ class OutsideCalls:
     known: OutsideFunctions = field(default_factory=OutsideFunctions)
     words: Sequence[str] = ()
     """The words of the command line."""
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: dict[str, Any] = field(default_factory=dict)
     started: list[OutsideCall] = field(default_factory=list)
     on_start: Callable[[OutsideCall], None] = lambda started: None
     modules: dict[str, Scope | None] = field(default_factory=dict)
-    doubt: str = ""
-    """Why it is open whether the present statement is run at all."""
+    frames: list[Scope] = field(default_factory=list)
+    """Names of the functions and modules that are being followed."""
     steps: int = 0
     depth: int = 0
 
@@ -86,17 +104,80 @@ class OutsideCalls:
         """The value of an expression (:class:`~planner.launchers.reading.python_expressions.Expressions`)."""
         raise NotImplementedError
 
+    def step(self, many: int = 1) -> None:
+        """Counts steps.
+
+        Raises:
+            WrongQuestion: there are too many.
+        """
+        self.steps += many
+        if self.steps > MOST_STEPS:
+            raise WrongQuestion("a program with too many steps to follow")
+
+    def doubted(self, why: str, follow: Callable[[], Any]) -> Any:
+        """What a part returns of which it is open whether it is run: all that it changes is not known after it."""
+        before = list(self.reachable())
+        result = follow()
+        for container, was in before:
+            if isinstance(container, list):
+                if len(container) != len(was) or not all(map(_unchanged, container, was)):
+                    container[:] = [Unknown(why, many=True)]
+                continue
+            changed = [key for key, value in container.items() if key not in was or not _unchanged(value, was[key])]
+            container.update(dict.fromkeys([*changed, *(key for key in was if key not in container)], Unknown(why)))
+        return result
+
+    def reachable(self) -> Iterator[tuple[Any, Any]]:
+        """(list or mapping, a copy of it) of all that the program can change now."""
+        seen: set[int] = set()
+        left: list[Any] = [self.environment, *self.frames, *self.modules.values()]
+        while left:
+            part = left.pop()
+            if id(part) in seen or isinstance(part, str | int | float | None | Named | Unknown):
+                continue
+            seen.add(id(part))
+            if isinstance(part, Scope):
+                left += [part.names, part.around]
+            elif isinstance(part, ProgramObject | ProgramClass):
+                left += [part.fields, *part.methods.values()]
+            elif isinstance(part, ProgramFunction):
+                left += [part.scope, part.defaults, part.words, part.arguments]
+            elif isinstance(part, ConstantMethod):
+                left.append(part.owner)
+            elif isinstance(part, list | dict):
+                yield part, part.copy()
+            if isinstance(part, list | tuple | set | dict):
+                self.step(1 + len(part) // 50)
+                left += part.values() if isinstance(part, dict) else part
+
     def called(self, function: Any, arguments: tuple[Any, ...], words: dict[str, Any]) -> Any:
         """What a call returns."""
         if isinstance(function, ProgramFunction):
             return self.inside(function, arguments, words)
         if isinstance(function, ProgramClass):
             return self.made(function, arguments, words)
-        if isinstance(function, ConstantMethod):
-            return python_calls.of_constant(function, arguments, words)
-        if isinstance(function, Named):
-            built_in = python_calls.built_in(self.environment, function.name, arguments, words)
-            return self.outside(function.name, arguments, words) if built_in is NotImplemented else built_in
+        if isinstance(function, ConstantMethod | Named):
+            owner = function.owner if isinstance(function, ConstantMethod) else None
+            self.step(1 + size([owner, *arguments, *words.values()]) // 50)
+            if isinstance(function, ConstantMethod):
+                result = python_calls.of_constant(function, arguments, words)
+            else:
+                if function.name in _MADE:
+                    raise WrongQuestion(
+                        f"{function.name}() makes a program while it runs: what it does is not in the file"
+                    )
+                if function.name == "map" and arguments[1:] and isinstance(arguments[0], ProgramFunction):
+                    parts = python_calls.items(arguments[1])
+                    return (
+                        Unknown("map()")
+                        if parts is None
+                        else [self.called(arguments[0], (part,), {}) for part in parts]
+                    )
+                result = python_calls.built_in(self.environment, function.name, arguments, words)
+                if result is NotImplemented:
+                    return self.outside(function.name, arguments, words)
+            self.step(1 + size(result) // 50)
+            return result
         why = function.why if isinstance(function, Unknown) else "a function that is not known"
         self.touch(why, arguments, words)
         return Unknown(why)
@@ -108,17 +189,25 @@ class OutsideCalls:
             return Unknown(f"{function.name}: too many functions inside each other")
         scope = Scope(_arguments(function, arguments, words), function.scope, function.scope.module)
         self.depth += 1
+        self.frames.append(scope)
         if isinstance(function.node, ast.Lambda):
             value = self.value(function.node.body, scope)
         else:
             end = self.run(function.node.body, scope)
             value = end.value if isinstance(end, Returned) else None
+            value = Unknown(end.why if isinstance(end, Maybe) else end) if isinstance(end, Maybe | str) else value
+        self.frames.pop()
         self.depth -= 1
         return value
 
     def made(self, kind: ProgramClass, arguments: tuple[Any, ...], words: dict[str, Any]) -> ProgramObject:
         """An object of a class of the program."""
         record = ProgramObject(kind.extends or kind.name, dict(kind.fields), methods=kind.methods)
+        for name in sorted({name for name in kind.methods if re.fullmatch("__.*__", name)} - _KNOWN_METHODS):
+            # Operators and statements call these unseen.
+            method = partial(self.inside, kind.methods[name], (record,), {"**": Unknown(name)})
+            self.doubted(f"{kind.name}.{name}", method)
+            record.changed_by.append(f"{kind.name}.{name}")
         if "__init__" in kind.methods:
             self.inside(kind.methods["__init__"], (record, *arguments), words)
             return record
@@ -135,6 +224,9 @@ class OutsideCalls:
             return python_calls.of_parser(owner, name, arguments, words, self.words)
         if self.known.itself(name):
             return owner
+        if name == "__setattr__" and len(arguments) == 2:
+            python_calls.put(owner, *arguments)
+            return None
         if not owner.type and name in ("append", "extend"):  # a list that the program does not make itself
             owner.fields |= {item.type.rpartition(".")[2]: item for item in records([*arguments])}
             return None
@@ -175,12 +267,27 @@ class OutsideCalls:
         return ProgramObject(name, {**{str(place): value for place, value in enumerate(arguments)}, **words})
 
     def touch(self, name: str, arguments: tuple[Any, ...], words: dict[str, Any]) -> None:
-        """Marks what a function received as changed by it."""
-        for record in records([*arguments, *words.values()]):
+        """Marks what a function received as changed by it; functions that it received may be called."""
+        given = [*arguments, *words.values()]
+        for record in records(given):
             record.changed_by.append(name)
-        for value in (*arguments, *words.values()):
+        for value in given:
             if isinstance(value, dict) and value:
                 value.update(dict.fromkeys(value, Unknown(f"{name} may have changed it")))
+            elif isinstance(value, list):
+                value[:] = [Unknown(f"{name} may have changed it", many=True)]
+            elif isinstance(value, ProgramFunction) and self.depth < DEEPEST:
+                why = f"{name} may call {value.name}"
+                for record in records(self.doubted(why, partial(self.inside, value, (), {"**": Unknown(name)}))):
+                    record.changed_by.append(name)
+
+
+def _unchanged(value: Any, was: Any) -> bool:
+    """Whether a value is the one that it was."""
+    if value is was:
+        return True
+    scalar = isinstance(value, str | int | float | Named) and type(value) is type(was)
+    return scalar and bool(value == was)
 
 
 def _arguments(function: ProgramFunction, arguments: tuple[Any, ...], words: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,9 +23,10 @@ DEEPEST = 12
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A value that is not in the program, and why."""
+    """A value that is not in the program, and why; in a list it may stand for any number of them (`many`)."""
 
     why: str
+    many: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,8 @@ class Scope:
     names: dict[str, Any]
     around: Scope | None = None
     module: str = ""
-    shared: set[str] = field(default_factory=set)
-    """Names that are the module's (``global``)."""
+    shared: dict[str, Scope] = field(default_factory=dict)
+    """Names that are kept elsewhere (``global``, ``nonlocal``)."""
 
     def find(self, name: str) -> Any:
         """The value of a name; None of Python where nobody sets it is told by KeyError.
@@ -130,13 +132,32 @@ TEXT_METHODS = {
 """Methods of texts: none grows beyond what goes in."""
 
 
+def size(value: Any) -> int:
+    """How much a value is when it is written out: items, and texts by their length; up to a little more than MOST."""
+    total = 0
+    left = [value]
+    while left and total <= MOST:
+        part = left.pop()
+        total += 1 + (len(part) // 10 if isinstance(part, str) else 0)
+        if isinstance(part, list | tuple | set | dict):
+            if len(part) > MOST:
+                return MOST + 1
+            left += part.values() if isinstance(part, dict) else part
+    return total
+
+
 def plain(value: Any) -> bool:
-    """Whether a value is a constant of Python, or is made of such alone."""
-    if isinstance(value, list | tuple | set):
-        return all(map(plain, value))
-    if isinstance(value, dict):
-        return all(map(plain, value.values()))
-    return value is None or isinstance(value, bool | int | float | str)
+    """Whether a value is a constant of Python, or is made of such alone, and is not too large to look at."""
+    count = 0
+    left = [value]
+    while left:
+        part = left.pop()
+        count += 1
+        if isinstance(part, list | tuple | set | dict) and len(part) + count <= MOST:
+            left += part.values() if isinstance(part, dict) else part
+        elif count > MOST or not (part is None or isinstance(part, bool | int | float | str)):
+            return False
+    return True
 
 
 def operation(sign: ast.AST, one: Any, other: Any) -> Any:
@@ -182,7 +203,8 @@ def _size(sign: ast.AST, one: Any, other: Any) -> float:
     if isinstance(sign, ast.Pow | ast.LShift):
         return float(abs(other)) * (one.bit_length() if isinstance(one, int) else 64) * (MOST / 4096)
     if isinstance(sign, ast.Mod) and isinstance(one, str):  # a width in a template
-        return MOST + 1.0 if any(letter.isdigit() for letter in one) else len(one)
+        longest = max((len(str(part)) for part in (other if isinstance(other, tuple) else (other,))), default=0)
+        return MOST + 1.0 if re.search(r"[\d*]", one) else len(one) + one.count("%") * longest
     return sum(len(side) for side in (one, other) if isinstance(side, list | str | tuple))
 
 
@@ -200,15 +222,22 @@ def truth(value: Any) -> bool | None:
     return bool(value)
 
 
-def records(value: Any, depth: int = 0) -> Iterator[ProgramObject]:
-    """Records in a value of lists and mappings."""
-    if isinstance(value, ProgramObject):
-        yield value
-    elif isinstance(value, list | tuple | set) and depth < DEEPEST:
-        for part in value:
-            yield from records(part, depth + 1)
-    elif isinstance(value, dict) and depth < DEEPEST:
-        yield from records([*value.values()], depth + 1)
+def records(value: Any) -> Iterator[ProgramObject]:
+    """Objects in a value, and in those of their fields and in what functions have been given."""
+    seen: set[int] = set()
+    left = [value]
+    while left and len(seen) <= MOST:
+        part = left.pop()
+        if id(part) in seen:
+            continue
+        seen.add(id(part))
+        if isinstance(part, ProgramObject):
+            yield part
+            left += part.fields.values()
+        elif isinstance(part, ProgramFunction):
+            left += [*part.arguments, *part.words.values()]
+        elif isinstance(part, list | tuple | set | dict):
+            left += part.values() if isinstance(part, dict) else part
 
 
 def flat(value: Any, before: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
@@ -229,7 +258,8 @@ def flat(value: Any, before: str = "", depth: int = 0) -> Iterator[tuple[str, An
             for inner in part:
                 if isinstance(inner, ProgramObject) and depth < DEEPEST:
                     yield from flat(inner, f"{key}.{inner.type.rpartition('.')[2]}.", depth + 1)
-            part = [bare(inner) for inner in part]
+            many = next((inner for inner in part if isinstance(inner, Unknown) and inner.many), None)
+            part = [bare(inner) for inner in part] if many is None else many
         yield key, bare(part)
 
 

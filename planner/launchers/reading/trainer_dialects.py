@@ -151,7 +151,7 @@ def mapping(text: str) -> dict[str, Any]:
 
     try:
         values = yaml.load(text, yaml.SafeLoader)
-        if "*" in text and _written_out(values, {}) > MOST_VALUES:
+        if "*" in text and written_out(values, {}) > MOST_VALUES:
             raise WrongQuestion(f"YAML whose aliases (*name) write out to more than {MOST_VALUES:,} values")
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise WrongQuestion(f"not YAML: {' '.join(malformed(error).split())[:200]}") from None
@@ -160,14 +160,14 @@ def mapping(text: str) -> dict[str, Any]:
     return {str(key): value for key, value in values.items()}
 
 
-def _written_out(value: Any, counted: dict[int, int]) -> int:
+def written_out(value: Any, counted: dict[int, int]) -> int:
     """Values of a text with its aliases written out: each is counted once, and one that holds itself is endless."""
     if not isinstance(value, dict | list):
         return 1
     if id(value) not in counted:
         counted[id(value)] = MOST_VALUES + 1
         parts = value.values() if isinstance(value, dict) else value
-        counted[id(value)] = 1 + sum(_written_out(part, counted) for part in parts)
+        counted[id(value)] = 1 + sum(written_out(part, counted) for part in parts)
     return counted[id(value)]
 
 
