@@ -98,7 +98,12 @@ def test_arguments_that_an_example_shows_are_taken_and_told(tmp_path: Path) -> N
 
 def test_what_a_script_asks_of_its_caller_does_not_end_it(tmp_path: Path) -> None:
     asks = f'if [[ -z $DATA ]]; then\n echo "usage"; exit 1\nfi\ntorchrun pretrain_gpt.py {SMALL} --global-batch-size 8'
-    assert read(written(tmp_path, "run.sh", asks)).batch == 8
+    found = read(written(tmp_path, "run.sh", asks))
+    assert found.batch == 8
+    assert any("a check of what it is started with" in line for line in found.assumed)
+    choice = f"P=fp8\ncase $P in bf16) A=--bf16;; *) exit 1;; esac\ntorchrun pretrain_gpt.py {SMALL} $A"
+    with pytest.raises(WrongQuestion, match="no option of Megatron-LM"):
+        read(written(tmp_path, "choice.sh", choice))
 
 
 def test_deepspeeds_file_that_a_script_writes_is_read(tmp_path: Path) -> None:

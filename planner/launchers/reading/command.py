@@ -178,6 +178,8 @@ def assumed(script: Script) -> Iterator[str]:
         yield f"the script's own defaults: {', '.join(f'{name} {text}' for name, text in taken.items())}"
     if script.ignored:
         yield f"left out as asked: {', '.join(f'--{name}' for name in sorted(script.ignored))}"
+    if script.went_on:
+        yield "a check of what it is started with ends the script: read as if it had passed (--arg and --env say more)"
     for name in script.unread:
         yield f"{name:.80}: the script reads it in its midst, and it was not read (--run-script does)"
 

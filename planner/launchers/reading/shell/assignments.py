@@ -21,6 +21,12 @@ _ELEMENT = re.compile(r"([A-Za-z_]\w*)\[[^]]*\]\+?=.*", re.DOTALL)
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
 
+def placed(arguments: Sequence[str]) -> Values:
+    """Variables that arguments of a script or a function are."""
+    places: dict[str, Value] = {str(place): word for place, word in enumerate(arguments, 1)}
+    return {**places, "@": tuple(arguments), "*": " ".join(arguments), "#": str(len(arguments))}
+
+
 def assigned(found: re.Match[str], values: Values, defaults: dict[str, str]) -> Values:
     """Variables behind ``NAME=value``, ``NAME+=value`` or ``NAME=(words)``."""
     name, text = found["name"], found["value"]

@@ -41,6 +41,8 @@ class Script:
         ignored: Options, without dashes, that whoever asks leaves out.
         folder: Where files are that its commands name.
         files: Those that stand for what it names.
+        went_on: Whether it was read on behind a check of what it is started with, which ended it.
+        documents: Texts that it writes: here-documents, and JSON files that commands name where it was run.
     """
 
     ways: tuple[tuple[Words, ...], ...]
@@ -49,9 +51,8 @@ class Script:
     ignored: frozenset[str] = frozenset()
     folder: Path = Path()
     files: tuple[Path, ...] = ()
-    """Files that stand for those that it names."""
+    went_on: bool = False
     documents: tuple[str, ...] = ()
-    """Texts that it writes to files: here-documents, and where it was run the JSON files that commands name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +89,14 @@ def script(
     reader.defaults |= {name: value for name, value in asked.items() if re.search(rf"\$\{{?{name}\b", text)}
     body = syntax.parsed(text)
     unset: dict[str, Value] = dict.fromkeys(syntax.assigned_names(body), ())
-    begun = [_Way({**unset, **environment, **_given(arguments)})]
+    begun = [_Way({**unset, **environment, **assignments.placed(arguments)})]
     ways = reader.run(body, begun, 0)
-    if not any(way.commands for way in ways):  # what it asks of its caller ends it first: read as if that were there
+    went_on = not any(way.commands for way in ways)
+    if went_on:
         reader.forgiving = True
         ways = reader.run(body, begun, 0)
     commands = tuple(dict.fromkeys(way.commands for way in ways))
-    return Script(commands, reader.defaults, tuple(reader.unread), documents=tuple(reader.documents))
-
-
-def _given(arguments: Sequence[str]) -> dict[str, Value]:
-    places: dict[str, Value] = {str(place): word for place, word in enumerate(arguments, 1)}
-    return {**places, "@": tuple(arguments), "*": " ".join(arguments), "#": str(len(arguments))}
+    return Script(commands, reader.defaults, tuple(reader.unread), documents=tuple(reader.documents), went_on=went_on)
 
 
 class _Reader:
@@ -155,7 +152,9 @@ class _Reader:
         for each in tested:
             known = self.holds(test, statement, each, depth)
             if known is not False:
+                asks, self.forgiving = self.forgiving, self.forgiving and syntax.is_check(statement)
                 found += self.run(body, [each], depth + 1)
+                self.forgiving = asks
             if known is not True:
                 found += self.branched(statement, rest, each, depth)
         return found
@@ -279,7 +278,7 @@ class _Reader:
     def called(self, words: Sequence[str], way: _Way, depth: int) -> Iterable[_Way]:
         """A function of the script with its arguments, which are gone behind it."""
         local = assignments.locals_of(self.functions[words[0]])
-        given = {**dict.fromkeys(local, ()), **_given(words[1:])}
+        given = {**dict.fromkeys(local, ()), **assignments.placed(words[1:])}
         kept = {name: value for name, value in way.values.items() if name.isdigit() or name in "@*#" or name in local}
         outer = {name: value for name, value in way.values.items() if name not in kept or name in local}
         inside = self.run(self.functions[words[0]], [replace(way, values={**outer, **given})], depth + 1)

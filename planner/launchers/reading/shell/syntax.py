@@ -251,3 +251,8 @@ def assigned_names(body: Body) -> Iterator[str]:
                 yield from assigned_names((*(test if isinstance(statement, Branch) and test else ()), *inner))
         else:
             yield from assigned_names(statement.body)
+
+
+def is_check(statement: object) -> bool:
+    """Whether a branch only ends a script where something is missing: it is no choice between several."""
+    return isinstance(statement, Branch) and (len(statement.parts) == 1 or not statement.parts[0][1])
