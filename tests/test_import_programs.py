@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from planner.base.errors import WrongQuestion
+from planner.commands import launcher_files
 from planner.launchers.reading import trainers_of_rl
-from planner.launchers.reading.source import detect, read
+from planner.launchers.reading.source import SOURCES, detect, read
 from planner.launchers.reading.started import Started
 from planner.launchers.reading.trainer_dialects import library_name, mapping
 
@@ -229,6 +230,13 @@ def test_words_in_which_options_may_stand_are_never_dropped(source: str, text: s
 
     with pytest.raises(WrongQuestion, match=r"does not set it|options may stand|is not read"):
         reader(source, text, Started())
+
+
+def test_every_reader_is_asked_for_by_its_name() -> None:
+    """`--from` offers them all."""
+    source = next(option for option in launcher_files.import_.params if option.name == "source")
+
+    assert {*source.type.choices} == {*SOURCES, *trainers_of_rl.SOURCES}
 
 
 def test_a_model_at_two_of_its_steps_is_one_work() -> None:

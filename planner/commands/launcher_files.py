@@ -162,7 +162,8 @@ TOO_HIGH = "predicted not to fit, and it ran: what is above under Memory is too 
             *("megatron", "torchtitan", "trainer", "deepspeed", "llama-factory", "axolotl", "gpt-neox", "olmo"),
             *("llm-foundry", "torchtune", "nemo", "nanotron", "maxtext", "primus", "litgpt", "litgpt-finetune"),
             *("megatron-bridge", "nemo-2", "olmo-core", "torchtitan-registry", "aws-fsdp"),
-            *("xtuner", "fms-fsdp", "openrlhf", "verl-sft", "nemo-rl-sft", "verl", "nemo-rl", "trl"),
+            *("xtuner", "fms-fsdp", "openrlhf", "openrlhf-flat", "verl-sft", "verl-sft-engine", "nemo-rl-sft"),
+            *("verl", "nemo-rl", "trl", "openrlhf-rl"),
         ]
     ),
     help="What the configuration is for, where it does not show.",
