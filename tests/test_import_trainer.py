@@ -435,6 +435,9 @@ ENGINE = {"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}}
         ({**SPREAD, "distributed_type": "MEGATRON_LM"}, "distributed_type MEGATRON_LM"),
         ({**SPREAD, "parallelism_config": {"parallelism_config_sp_size": 2}}, "sp_size"),
         ({**FSDP, "fsdp_config": {"fsdp_xla": True}}, "fsdp's xla"),
+        ({**SPREAD, "distributed_type": "MULTI_XPU"}, "distributed_type MULTI_XPU"),
+        ({"SECRET": "distributed_type"}, "none of its keys"),
+        ({**ENGINE, "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "nvme"}}}, "device is 'nvme'"),
         ({**ENGINE, "train_micro_batch_size_per_gpu": 8}, "8 in DeepSpeed's configuration, 2 by the options"),
         ({**ENGINE, "bf16": {}, "fp16": {"enabled": True}}, "fp16 in DeepSpeed's configuration, bf16 by the options"),
         ({**ENGINE, "zero_optimization": {"stage": 3, "mics_shard_size": 4}}, "mics_shard_size 4"),
@@ -447,7 +450,7 @@ ENGINE = {"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}}
 def test_what_spreads_a_job_is_never_passed_over(file: dict[str, Any] | str, told: str) -> None:
     if isinstance(file, str):
         command = f"{file}torchrun --nproc_per_node 8 {RUN}"
-    elif "distributed_type" in file:
+    elif "zero_optimization" not in file:
         Path("a.yaml").write_text(yaml.safe_dump(file), encoding="utf-8")
         command = f"accelerate launch --config_file a.yaml {RUN}"
     else:
@@ -456,6 +459,20 @@ def test_what_spreads_a_job_is_never_passed_over(file: dict[str, Any] | str, tol
     with pytest.raises(WrongQuestion) as caught:
         reading.read("trainer", command)
     assert told in str(caught.value)
+
+
+def test_words_of_fsdp_are_read() -> None:
+    whole = {**FSDP, "fsdp_config": {"fsdp_sharding_strategy": "HYBRID_SHARD", "fsdp_activation_checkpointing": True}}
+    Path("a.yaml").write_text(yaml.safe_dump(whole), encoding="utf-8")
+    found = reading.read("trainer", f"accelerate launch --config_file a.yaml {RUN}")
+    assert (found.settings["zero"], found.settings["zero_scope"], found.settings["recompute"]) == (3, "node", "full")
+    found = reading.read("trainer", f"torchrun --nproc_per_node 8 {RUN} --fsdp 'hybrid_shard auto_wrap'")
+    assert (found.settings["zero"], found.settings["zero_scope"]) == (3, "node")
+    secret = reading.Started(files=())
+    Path("b.yaml").write_text("base_model: llama3-8b\nPASSWORD: hunter2xyz\n", encoding="utf-8")
+    with pytest.raises(WrongQuestion) as caught:
+        reading.read("axolotl", "b.yaml", secret)
+    assert "hunter2" not in str(caught.value)
 
 
 def test_only_trls_programs_have_trls_defaults() -> None:

@@ -41,10 +41,8 @@ def read(text: str) -> FoundOptions:
     if _whole(config, "sequence_parallel_size", 1, assumed) > 1:
         raise WrongQuestion("--from deepspeed: sequence_parallel_size: sequences cut over ranks have no plan yet")
     micro, accumulation, batch = _batch(config, assumed)
-    on_disk = _inner(zero, "offload_optimizer").get("device") == "nvme"
     return FoundOptions(
         runtime=RUNTIME,
-        differs=("optimizer states lie on NVMe; predicted in host memory",) if on_disk else (),
         settings=settings | ({"micro": micro} if micro is not None else {}),
         batch=batch,
         accumulation=accumulation,
@@ -107,8 +105,8 @@ def _offload(zero: dict[str, Any], stage: int, assumed: list[str]) -> str:
     device = _inner(zero, "offload_optimizer").get("device", "none")
     if device == AUTO:
         assumed.append("offload_optimizer.device auto: none, DeepSpeed's default")
-    elif device not in ("none", "cpu", "nvme"):
-        raise WrongQuestion(f"--from deepspeed: offload_optimizer.device is {device!r:.40}; choose none, cpu, nvme")
+    elif device not in ("none", "cpu"):
+        raise WrongQuestion(f"--from deepspeed: offload_optimizer.device is {device!r:.40}; choose none, cpu")
     held = _inner(zero, "offload_param").get("device", "none") if stage == 3 else "none"
     if held in ("none", AUTO):
         return "none" if device in ("none", AUTO) else "optimizer"

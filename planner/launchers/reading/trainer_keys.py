@@ -107,4 +107,6 @@ def _known(dialect: Dialect, name: str, value: Any) -> bool:
 
 
 def _shown(value: Any) -> str:
-    return "" if value is True or isinstance(value, (dict, list)) else f"{value!s:.20}"
+    """A number or a word of a kind; nothing else of what may be somebody's file is repeated in a message."""
+    text = str(value)
+    return text if value is not True and re.fullmatch(r"[\d.eE+-]{1,20}|[a-z_]{1,16}", text) else ""

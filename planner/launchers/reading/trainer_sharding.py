@@ -35,6 +35,8 @@ def accelerate(config: Values) -> dict[str, Any]:
     Raises:
         WrongQuestion: a kind of distribution that is not predicted.
     """
+    if config and not {*config} & {*_READ}:
+        raise WrongQuestion("--from trainer: no configuration of Accelerate: none of its keys (distributed_type ...)")
     trainer_keys.classified("accelerate", config, _READ)
     kind = str(config.get("distributed_type", "NO"))
     found: dict[str, Any] = {"processes": config.get("num_processes")}
