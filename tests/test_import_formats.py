@@ -382,6 +382,22 @@ def test_a_vocabulary_and_biases_of_nemos_own_are_read() -> None:
     assert (shape["vocab"], shape["qkv_bias"], shape["output_bias"], shape["mlp_bias"]) == (65024, True, False, False)
 
 
+def test_nemos_fine_tuning_has_the_length_of_its_data() -> None:
+    tuned = (
+        "data: {train_ds: {max_seq_length: 2048, shuffle: true}}, peft: {peft_scheme: null, lora_tuning: {alpha: 32}}"
+    )
+    tuned += ", cpu_offloading: false, cpu_offloading_num_layers: 12, enable_cuda_graph: true"
+    found = reading.read("nemo", NEMO.replace("bias: false", f"bias: false, {tuned}"))
+
+    assert (found.sequence, found.method) == (2048, "finetune")
+    assert {text.partition(";")[0] for text in found.differs} >= {
+        "CUDA graphs as stated",
+        "sequences are as long as the longest of a micro-batch",
+    }
+    with pytest.raises(WrongQuestion, match="peft"):
+        reading.read("nemo", NEMO.replace("bias: false", f"bias: false, {tuned.replace('null', 'lora')}"))
+
+
 def test_experts_of_nemo_are_read_with_their_capacity() -> None:
     experts = "num_moe_experts: 8, moe_expert_capacity_factor: 1.0, moe_grouped_gemm: false"
 
