@@ -199,7 +199,7 @@ EDITS: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "an unknown axis": (lambda d: d["plans"][0]["axes"].update(mikro=2), "plans.0: axes.mikro: no such axis"),
     "an axis in a section": (lambda d: d["plans"][0]["batch"].update(micro=2), "batch.micro: it stands among the axes"),
     "another count of nodes": (lambda d: d["plans"][0]["axes"].update(nodes=9), "axes.nodes: 9, and its pools have"),
-    "no such part": (lambda d: d["plans"][0]["axes"].update(offload="weights"), "axes.offload: 'weights' is neither"),
+    "no such part": (lambda d: d["plans"][0]["axes"].update(offload="loss"), "axes.offload: 'loss' is neither"),
     "text for a number": (lambda d: d["plans"][0]["axes"].update(micro="two"), "plans.0.axes.micro"),
     "no plans": (lambda d: d.update(plans=[]), "no plan"),
     "a faster step": (_step_time, "step_time_s"),
