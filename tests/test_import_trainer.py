@@ -490,6 +490,10 @@ def test_a_configuration_of_deepspeed_says_the_batch_that_options_do_not() -> No
     Path("z.json").write_text(json.dumps({**ENGINE, "train_micro_batch_size_per_gpu": 4}), encoding="utf-8")
     words = "deepspeed t.py --model_name_or_path llama3-8b --learning_rate 1 --bf16 True --deepspeed z.json"
     assert reading.read("trainer", words).settings["micro"] == 4
+    Path("z.json").write_text(json.dumps({**ENGINE, "train_batch_size": 64}), encoding="utf-8")
+    with pytest.raises(WrongQuestion, match="train_batch_size 64 in DeepSpeed's configuration"):
+        reading.read("trainer", words)
+    assert any("TF32" in line for line in read({**PLAIN, "tf32": True}).differs)
     left = {**AXOLOTL, "overrides_of_model_config": {"num_hidden_layers": 4}}
     with pytest.raises(WrongQuestion, match="overrides_of_model_config: other layers"):
         read(left)

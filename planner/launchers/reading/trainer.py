@@ -349,6 +349,8 @@ def _differs(dialect: Dialect, values: Values, sharded: FoundOptions, runtime: s
         yield f"optimizer {name}, of which {NEAREST[name][1]}; predicted as {NEAREST[name][0]}"
     if plugins := [str(name).rpartition(".")[2] for name in values.get("plugins") or () if "Liger" not in str(name)]:
         yield f"kernels of plugins as stated ({', '.join(plugins)}); predicted with the runtime's usual ones"
+    if true(values.get("tf32")) and _precision(values, sharded.precision, []) == "fp32":
+        yield "matrix products in TF32; predicted in 32 bit"
     narrow = true(values.get("pure_bf16")) or str(values.get("torch_dtype")) in ("bfloat16", "float16", "bf16", "fp16")
     narrow |= dialect.name == "axolotl" and _precision(values, sharded.precision, []) != "fp32"
     if narrow and not dialect.adapts(values) and sharded.runtime == "pytorch-ddp":

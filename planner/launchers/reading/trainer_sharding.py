@@ -158,6 +158,12 @@ def _agreed(engine: FoundOptions, config: Values, values: Values) -> FoundOption
                     f"--from trainer: {name} {config[name]} in DeepSpeed's configuration, {stated!s:.20} by the "
                     f"options: the Trainer stops there; make them one, or {name} auto"
                 )
+    accumulates = "accumulation" in batch or any(values.get(key) is not None for key in NAMES["accumulation"])
+    if isinstance(config.get("train_batch_size"), int) and not accumulates:
+        raise WrongQuestion(
+            f"--from trainer: train_batch_size {config['train_batch_size']} in DeepSpeed's configuration: how often it "
+            "accumulates hangs on the ranks; write gradient_accumulation_steps"
+        )
     other = {"bf16": "fp16", "fp16": "bf16"}.get(str(engine.precision), "")
     if other and true(values.get(other)):
         raise WrongQuestion(
