@@ -104,6 +104,13 @@ READ: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
                    "         dtensor_cfg: {enabled: false}}"},
         {"model": "llama3.2-1b", "batch": 32, "sequence": 1024, "zero": 1, "sequence_parallel": "off", "tp": 2},
         "sft.yaml is not at hand: what it says is taken from NeMo-RL 7ea279ab"),
+    "torchtune: a program of one process": (
+        {"run.sh": "tune run full_finetune_single_device --config a.yaml batch_size=8",
+         "a.yaml": "model: {_component_: torchtune.models.llama3.llama3_8b}\ncheckpointer: x\nmetric_logger: x"},
+        {"ranks": 1, "micro": 8}, ""),
+    "torchtitan: what its filter leaves in 16 bit": (
+        {"run.sh": "torchrun -m torchtitan.train --job.config_file a.toml --optimizer.name Adam "
+                   "--model.converters float8 --float8.filter_fqns output,attention", "a.toml": TITAN}, {"precision": "fp8"}, "attention"),
     "torchtune: selective checkpoints": (
         {"a.yaml": "model: {_component_: torchtune.models.llama3.llama3_8b}\ncheckpointer: x\nmetric_logger: x\n"
                    "enable_activation_checkpointing: False\nac_mode: selective\nac_option: 2"},
@@ -160,6 +167,13 @@ REFUSED = {
         "2 commands of MaxText in it, which differ in per rank"),
     "a fraction of a sequence": (
         "python3 -m MaxText.train base.yml model_name=llama3-8b per_device_batch_size=0.5", "0.5 sequences an acc"),
+    "torchtitan's unknown section": (TITAN + "[foo]\nbar = 3", "foo.bar"),
+    "llm-foundry's other lengths": (
+        "model: {name: hf_causal_lm, pretrained_model_name_or_path: gpt2}\nmax_seq_len: 64\nmax_duration: 1ep\n"
+        "global_train_batch_size: 8\nalgorithms: {seq_length_warmup: {duration: 0.3}}", "algorithms.seq_length_warmup"),
+    "verl's own configuration": (
+        "python3 -m verl.trainer.fsdp_sft_trainer --config-name=mine model.partial_pretrain=Qwen/Qwen2.5-7B",
+        "config_name mine"),
     "torchtitan": (TITAN + "[optimizer]\nfollow_fsdp_groups = true", "optimizer.follow_fsdp_groups"),
 }  # fmt: skip
 
@@ -215,6 +229,8 @@ def test_openrlhfs_steps_are_read(text: str) -> None:
 
 
 @pytest.mark.parametrize(("source", "text"), [
+    ("openrlhf-rl", f"{RAY}\n{RAY} --generate_max_len 8192"),
+    ("trl", "accelerate launch grpo.py --use_vllm true --beta 0\naccelerate launch grpo.py --use_vllm true --beta 1"),
     ("openrlhf-rl", f"{RAY} $EXTRA_ARGS"), ("openrlhf-rl", f"{RAY} $(cat more)"),
     ("verl", "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo $MORE"),
     ("verl", "python3 -m verl.trainer.main_ppo algorithm.adv_estimator=grpo $(cat more)"),
@@ -225,10 +241,10 @@ def test_openrlhfs_steps_are_read(text: str) -> None:
     ("verl-sft-engine", "python3 -m verl.trainer.sft_trainer model.path=Qwen/Qwen2.5-7B engine@engine=megatron"),
 ])  # fmt: skip
 def test_words_in_which_options_may_stand_are_never_dropped(source: str, text: str) -> None:
-    """What the text does not have may be any option."""
+    """What the text does not have may be any option, and the second of two commands may be the one."""
     reader = trainers_of_rl.read if source in trainers_of_rl.SOURCES else read
 
-    with pytest.raises(WrongQuestion, match=r"does not set it|options may stand|is not read"):
+    with pytest.raises(WrongQuestion, match=r"does not set it|options may stand|is not read|may start 2 commands"):
         reader(source, text, Started())
 
 

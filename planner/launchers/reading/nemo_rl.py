@@ -20,6 +20,7 @@ from planner.launchers.reading.post_training import (
     PADDED,
     StatedStep,
     TrainerFlags,
+    only_step,
     other_keys,
     settings,
 )
@@ -43,6 +44,7 @@ def read(script: Script) -> StatedStep:
     Raises:
         WrongQuestion: there is none, or it says what no stated step holds.
     """
+    steps = []
     for words in (words for way in script.ways for words in way):
         at = next((at for at, word in enumerate(words) if re.search(r"run_grpo\w*\.py$", word)), None)
         if at is not None:
@@ -54,7 +56,10 @@ def read(script: Script) -> StatedStep:
             if not name:
                 raise WrongQuestion("--from nemo-rl: the command names no recipe (--config FILE)")
             text = named_file(script.folder, name, script.files)
-            return read_file(text, script.folder / Path(name).parent, script.files, script.ignored, overrides(words))
+            folder = script.folder / Path(name).parent
+            steps.append(read_file(text, folder, script.files, script.ignored, overrides(words)))
+    if steps:
+        return only_step("nemo-rl", steps)
     raise WrongQuestion("--from nemo-rl: no command with run_grpo.py and a recipe (--config FILE) in it")
 
 

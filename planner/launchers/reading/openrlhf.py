@@ -14,7 +14,15 @@ from typing import Any
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading.command import options
 from planner.launchers.reading.hydra import word
-from planner.launchers.reading.post_training import PADDED, StatedStep, TrainerFlags, keys, other_keys, renamed
+from planner.launchers.reading.post_training import (
+    PADDED,
+    StatedStep,
+    TrainerFlags,
+    keys,
+    only_step,
+    other_keys,
+    renamed,
+)
 from planner.launchers.reading.shell.expansion import open_variable
 from planner.launchers.reading.shell.script import Script
 
@@ -31,12 +39,15 @@ def read(commands: Script) -> StatedStep:
     Raises:
         WrongQuestion: there is none, or it says what no stated step holds.
     """
+    steps = []
     for words in (words for way in commands.ways for words in way):
         at = next((at for at, text in enumerate(words) if PROGRAM.fullmatch(text)), None)
         if at is not None:
             flags = options(words[at + 1 :], keys(SOURCE).left)
             left = {name: texts for name, texts in flags.items() if name not in commands.ignored}
-            return _read({name: True if not texts else word(texts[0]) for name, texts in left.items()})
+            steps.append(_read({name: True if not texts else word(texts[0]) for name, texts in left.items()}))
+    if steps:
+        return only_step(SOURCE, steps)
     raise WrongQuestion(f"--from {SOURCE}: no command with openrlhf.cli.train_ppo_ray in it")
 
 

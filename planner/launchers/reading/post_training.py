@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from planner.base.errors import WrongQuestion
+from planner.launchers.reading.shell.script import Branches
 from planner.schema.launcher_table import FOLDER, LauncherTable, spelt
 
 Values = Mapping[str, Any]
@@ -215,6 +216,20 @@ def other_keys(flags: TrainerFlags, aside: re.Pattern[str]) -> Iterator[str]:
         )
     for what, which in notes.items():
         yield f"{what} ({', '.join(dict.fromkeys(which))}); predicted without"
+
+
+def only_step(source: str, steps: Sequence[StatedStep]) -> StatedStep:
+    """The step of all commands that a script may start.
+
+    Raises:
+        Branches: they are of several.
+    """
+    if any(step != steps[0] for step in steps[1:]):
+        raise Branches(
+            f"--from {source}: the script may start {len(steps)} commands of different steps: set the variable that "
+            "decides (--env NAME=VALUE), or read what it starts with --run-script"
+        )
+    return steps[0]
 
 
 def settings(flags: TrainerFlags, axes: tuple[str, ...]) -> dict[str, object]:

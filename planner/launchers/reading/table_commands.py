@@ -35,7 +35,7 @@ def reader(name: str) -> Callable[[Script], FoundOptions]:
 def _read(kind: formats.Format, commands: Script) -> FoundOptions:
     program = re.compile(kind.rows["program"])
     starts = {
-        (words[:at], words[at + 1 :])
+        (words[: at + 1], words[at + 1 :])
         for way in commands.ways
         for words in way
         if (at := next((at for at, text in enumerate(words) if program.fullmatch(text)), None)) is not None
@@ -62,7 +62,8 @@ def _options(kind: formats.Format, before: Words, after: Words, commands: Script
     values = {**base, **{name.lower(): word(text) for name, _, text in around}, **stated}
     left = {key: value for key, value in values.items() if commands.ignored.isdisjoint((key, key.rpartition(".")[2]))}
     options = formats.read(kind, left)
-    ranks = started_ranks((*before, *after)) or options.ranks
+    alone = re.fullmatch(kind.rows.get("alone", "$^"), before[-1])  # a program of one process
+    ranks = 1 if alone else started_ranks((*before[:-1], *after)) or options.ranks
     also = (
         f"{len(whole) - len(base)} other keys of its {Path(names[0]).name}: the program's own defaults"
         if is_own

@@ -220,7 +220,7 @@ def found_tables(flat: dict[str, Any], model: str = "") -> FoundOptions:
     Raises:
         WrongQuestion: something that no plan can say.
     """
-    if (optimizer := str(flat.get("optimizer.name", "AdamW"))) not in ("AdamW", "Adam"):
+    if (optimizer := "".join(words_of(flat.get("optimizer.name", "AdamW")))) not in ("AdamW", "Adam"):
         raise WrongQuestion(f"optimizer.name {optimizer:.40}: choose AdamW, Adam; --ignore optimizer.name prices AdamW")
     policy, partly = _recomputed(flat)
     kinds = _converters(flat)
@@ -258,7 +258,9 @@ def words_of(value: Any) -> list[str]:
 def _eased(name: str, value: Any) -> bool:
     """Whether an option of a converter changes its products or what is sent (which layers it leaves out does not)."""
     inner = re.fullmatch(r"(?:quantize\.(?:linear|grouped_mm)\.)?(?:float8|mx)\.(\w+)", name)
-    still = ("filter_fqns", "fqns", "emulate", "mxfp8_dim1_cast_kernel_choice", "use_fp8_dim1_cast_triton_kernel")
+    if inner is not None and inner[1] == "filter_fqns":  # layers that keep their 16 bit, beyond those that any has
+        return not {*",".join(words_of(value)).split(",")} <= {"", "output", "lm_head", "router.gate"}
+    still = ("fqns", "emulate", "mxfp8_dim1_cast_kernel_choice", "use_fp8_dim1_cast_triton_kernel")
     usual = (False, None, "dynamic", "tensorwise", "mxfp8", "mxfp8_cublas")
     return inner is not None and inner[1] not in still and value not in usual
 

@@ -16,7 +16,7 @@ from planner.base.errors import WrongQuestion
 from planner.launchers.reading.command import options
 from planner.launchers.reading.hydra import flat, word
 from planner.launchers.reading.post_training import PADDED, StatedStep, TrainerFlags, keys, other_keys
-from planner.launchers.reading.shell.script import Script, Words, script
+from planner.launchers.reading.shell.script import Branches, Script, Words, script
 from planner.launchers.reading.trainer_dialects import mapping, named_file
 from planner.launchers.reading.trainer_sharding import accelerate, launched, sharding
 from planner.models import files
@@ -37,7 +37,13 @@ def read(commands: Script, machines: int | None = None) -> StatedStep:
         WrongQuestion: there is none, or it says what no stated step holds.
     """
     started = [words for way in commands.ways for words in way]
-    trains = next((words for words in started if _at(words) is not None), None)
+    training = [*dict.fromkeys(words for words in started if _at(words) is not None)]
+    trains = next(iter(training), None)
+    if len(training) > 1:
+        raise Branches(
+            f"--from trl: the script may start {len(training)} commands that train: set the variable that decides "
+            "(--env NAME=VALUE), or read what it starts with --run-script"
+        )
     if trains is None:
         raise WrongQuestion("--from trl: no command with trl grpo, grpo.py, trl rloo or rloo.py in it")
     at = _at(trains) or 0
