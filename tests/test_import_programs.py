@@ -110,7 +110,8 @@ READ: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
         {"ranks": 1, "micro": 8}, ""),
     "torchtitan: what its filter leaves in 16 bit": (
         {"run.sh": "torchrun -m torchtitan.train --job.config_file a.toml --optimizer.name Adam "
-                   "--model.converters float8 --float8.filter_fqns output,attention", "a.toml": TITAN}, {"precision": "fp8"}, "attention"),
+                   "--model.converters float8 --float8.filter_fqns output,attention",
+         "a.toml": TITAN}, {"precision": "fp8"}, "attention"),
     "torchtune: selective checkpoints": (
         {"a.yaml": "model: {_component_: torchtune.models.llama3.llama3_8b}\ncheckpointer: x\nmetric_logger: x\n"
                    "enable_activation_checkpointing: False\nac_mode: selective\nac_option: 2"},
