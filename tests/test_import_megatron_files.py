@@ -165,6 +165,21 @@ def test_options_with_underscores_are_epfls_with_its_defaults() -> None:
         reading.read("megatron", f"{command} --sliding_window_size 4096")
 
 
+def test_deepspeeds_file_that_sed_makes_of_a_template_is_read(tmp_path: Path) -> None:
+    written(
+        tmp_path, "template.json", '{"zero_optimization": {"stage": STAGE}, "curriculum_learning": {"enabled": CL}}'
+    )
+    made = 'C=ds_$X\nsed "s/STAGE/${Z:-2}/" template.json | sed "s/CL/true/" > $C\n'
+    ends = (
+        f"deepspeed pretrain_gpt.py {SMALL} --global-batch-size 64 --deepspeed --deepspeed_config $C --zero-stage 0\n"
+    )
+
+    found = read(written(tmp_path, "run.sh", made + ends))
+
+    assert found.settings["zero"] == 2
+    assert any("sequences grow" in line for line in found.assumed)
+
+
 def test_what_deepspeeds_file_switches_on_is_told(tmp_path: Path) -> None:
     ends = f"deepspeed pretrain_gpt.py {SMALL} --global-batch-size 64 --deepspeed --deepspeed_config ds.json\n"
     for on, said in (("true", True), ("false", False)):

@@ -91,8 +91,7 @@ def script(
     unset: dict[str, Value] = dict.fromkeys(syntax.assigned_names(body), ())
     begun = [_Way({**unset, **environment, **assignments.placed(arguments)})]
     ways = reader.run(body, begun, 0)
-    went_on = not any(way.commands for way in ways)
-    if went_on:
+    if went_on := not any(way.commands for way in ways):
         reader.forgiving = True
         ways = reader.run(body, begun, 0)
     commands = tuple(dict.fromkeys(way.commands for way in ways))
@@ -244,6 +243,8 @@ class _Reader:
             return [replace(way, values={name: value for name, value in way.values.items() if name not in words})]
         if words[0] == "cat" and statement.document is not None:
             self.documents[self.document(statement, way)] = None
+        if words[0] == "sed" and (made := sourced.substituted(words, self.documents, self.folder)) is not None:
+            self.documents[made] = self.documents.pop(made, None)
         if words[0] in (".", "source") and len(words) > 1:
             if (inner := sourced.text_of(words[1], self.folder)) is not None:
                 return self.run(syntax.parsed(inner), [way], depth + 1)

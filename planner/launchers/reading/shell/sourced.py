@@ -1,7 +1,9 @@
-"""Files that a script reads in its midst (``source ./config.sh``), where they lie in its own folder."""
+"""Files of a script's own folder that it reads in its midst: ``source ./a.sh``, ``sed s/STAGE/1/ template.json``."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from planner.launchers.reading.shell.expansion import open_variable
@@ -24,3 +26,12 @@ def text_of(name: str, folder: Path | None) -> str | None:
     path = folder / plain
     inside = path.is_file() and folder.resolve() in path.resolve().parents and path.stat().st_size < _LARGEST
     return read_text(path) if inside else None
+
+
+def substituted(words: Sequence[str], before: Iterable[str], folder: Path | None) -> str | None:
+    """What ``sed s/A/B/ template.json`` makes of a file, or without one of the last of the texts `before` it."""
+    rule = re.fullmatch(r"s([/|#])(\w+)\1(.*)\1g?", words[1]) if len(words) > 1 else None
+    if rule is None:
+        return None
+    text = text_of(words[2], folder) if len(words) > 2 else next(reversed([*before]), None)
+    return None if text is None else text.replace(rule[2], rule[3])
