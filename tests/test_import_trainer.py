@@ -327,6 +327,10 @@ def test_commands_of_programs_read_the_file_that_they_name(command: str, expecte
             {"deepspeed": "ds_z2_config.json", "stage": "dpo", "finetuning_type": "full"},
             {"refused": "zero 2 under DeepSpeed: no plan holds it"},
         ),
+        (
+            {"deepspeed": "ds_z3_offload_config.json", "stage": "dpo"},
+            {"refused": "weights in host memory under stage dpo"},
+        ),
         ({"never_heard_of": 7}, {"refused": "never_heard_of 7: may change .* --ignore never_heard_of"}),
         ({"never_heard_of": False}, {"method": "lora"}),
     ],

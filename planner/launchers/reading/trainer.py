@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from planner.axes.values import WITH_WEIGHTS, offload_name
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import megatron_family, program_source, trainer_keys
 from planner.launchers.reading.command import command
@@ -183,6 +184,11 @@ def _read(dialect: Dialect, values: Values, folder: Path, *, trl: bool = True) -
         "recompute": "full" if _recomputes(dialect, values, folder) else "none",
     }
     settings |= {axis: size for axis in ("tp", "cp") if (size := _size(dialect, values, axis) or 1) > 1}
+    if task != "sft" and settings.get("offload") == offload_name(WITH_WEIGHTS):
+        raise WrongQuestion(
+            f"--from {dialect.name}: weights in host memory under stage {values.get('stage', 'dpo')!s:.20}: no plan holds "
+            "a second model there; --ignore deepspeed prices the rest on replicas"
+        )
     replicas = _size(dialect, values, "replicas") or 1
     if replicas > 1 and sharded.settings.get("zero"):
         settings["zero_scope"] = "node"
