@@ -186,8 +186,8 @@ def _read(dialect: Dialect, values: Values, folder: Path, *, trl: bool = True) -
     settings |= {axis: size for axis in ("tp", "cp") if (size := _size(dialect, values, axis) or 1) > 1}
     if task != "sft" and settings.get("offload") == offload_name(WITH_WEIGHTS):
         raise WrongQuestion(
-            f"--from {dialect.name}: weights in host memory under stage {values.get('stage', 'dpo')!s:.20}: no plan holds "
-            "a second model there; --ignore deepspeed prices the rest on replicas"
+            f"--from {dialect.name}: weights in host memory under stage {values.get('stage', 'dpo')!s:.20}: "
+            "no plan holds a second model there; --ignore deepspeed prices the rest on replicas"
         )
     replicas = _size(dialect, values, "replicas") or 1
     if replicas > 1 and sharded.settings.get("zero"):
