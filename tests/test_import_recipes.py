@@ -292,3 +292,53 @@ def test_small_programs_with_large_values_end_at_once(text: str) -> None:
     except WrongQuestion:
         return
     assert not isinstance(value, str | int | list) or str(value).startswith("not in the file")
+
+
+@pytest.mark.parametrize(
+    ("line", "tp"),
+    [(("--tp", "1", "--tp", "4"), 4), (("--t=4",), 4)],
+)
+def test_command_line_is_taken_as_argparse_does(line: tuple[str, ...], tp: int) -> None:
+    assert bridge("pass", *line).settings["tp"] == tp
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        (BRIDGE, ("--pt=4",)),
+        (BRIDGE.replace("parse_args()", "parse_args(['--tp', '4'])"), ()),
+        (BRIDGE.replace("ArgumentParser()", "ArgumentParser(parents=[base])"), ()),
+        (BRIDGE.replace("args = ", "import sys; sys.argv += ['--tp', '4']; args = "), ()),
+        (BRIDGE.replace("args = ", "parser.add_subparsers(); args = "), ()),
+        (BRIDGE.replace("type=int", "nargs='+'"), ("--tp", "4")),
+    ],
+)
+def test_options_that_are_not_followed_are_refused(text: str, line: tuple[str, ...]) -> None:
+    with pytest.raises(WrongQuestion):
+        recipes.read("megatron-bridge", text.replace("EXTRA", "pass"), Path(), Started(line))
+
+
+def test_check_that_ends_a_program_is_taken_as_passed() -> None:
+    assert bridge("import torch\n    if not torch.cuda.is_available(): raise SystemExit(1)") == bridge()
+
+
+def test_sends_do_not_overlap_where_no_configuration_says_so() -> None:
+    overlap = "from megatron.bridge.training.comm_overlap import CommOverlapConfig as C; cfg.comm_overlap = C()"
+    stages = "cfg.model.pipeline_model_parallel_size = 4; cfg.model.virtual_pipeline_model_parallel_size = 2"
+
+    assert bridge(stages).settings["p2p_overlap"] == "off"
+    found = bridge(f"{stages}; {overlap}")
+    assert (found.settings["p2p_overlap"], found.settings["dp_overlap"]) == ("on", "on")
+    assert bridge(stages).settings["dp_overlap"] == "off"
+
+
+def test_modules_through_links_out_of_the_folder_are_not_read(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.py").write_text("width = 4\n")
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "mine.py").symlink_to(tmp_path / "out" / "mine.py")
+    text = BRIDGE.replace("EXTRA", "from mine import width; cfg.model.pipeline_model_parallel_size = width")
+
+    with pytest.raises(WrongQuestion, match=r"mine\.width"):
+        recipes.read("megatron-bridge", text, tmp_path / "in", Started())
+    assert recipes.read("megatron-bridge", text, tmp_path / "out", Started()).settings["pp"] == 4

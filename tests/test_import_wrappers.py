@@ -103,7 +103,6 @@ NOTEBOOK = json.dumps(
         ]
     }
 )
-MAKEFILE = f"NODES ?= 4\n\nclean:\n\trm -rf x\n\ntrain: clean\n\t@{COMMAND.replace('$NNODES', '$(NODES)')}\n"
 PAGE = f"# Train\n\n```bash\n$ pip install deepspeed\n```\n\n```\n$ {COMMAND.replace('$NNODES', '4')}\n```\n"
 
 
@@ -111,7 +110,7 @@ PAGE = f"# Train\n\n```bash\n$ pip install deepspeed\n```\n\n```\n$ {COMMAND.rep
     ("name", "text"),
     [
         ("a.yaml", PYTORCHJOB), ("b.yaml", JOBSET), ("c.yaml", TRAINJOB), ("d.yaml", CONFIGMAP), ("e.yaml", SKYPILOT),
-        ("f.dstack.yml", DSTACK), ("g.yml", AZURE), ("h.ipynb", NOTEBOOK), ("Makefile", MAKEFILE), ("README.md", PAGE),
+        ("f.dstack.yml", DSTACK), ("g.yml", AZURE), ("h.ipynb", NOTEBOOK), ("README.md", PAGE),
     ],
 )  # fmt: skip
 def test_command_and_machines_of_a_job_are_read(name: str, text: str, tmp_path: Path) -> None:
@@ -145,6 +144,8 @@ def test_machines_of_a_job_that_differ_from_the_cluster_are_said(tmp_path: Path)
         ("README.md", PAGE + PAGE.replace("--bf16", "--fp16"), "2 commands that train .*--arg 1"),
         ("README.md", "```bash\npip install deepspeed\ngit clone x/train.py\n```\n", "no command in it"),
         ("x.ipynb", '{"cells": []}', "no command in it"),
+        ("Makefile", f"train:\n\t{COMMAND}\n", "make -n TARGET"),
+        ("two.yaml", SKYPILOT + "---\n" + SKYPILOT.replace("--bf16", "--fp16"), "2 commands that train"),
     ],
 )
 def test_files_without_one_command_are_refused(name: str, text: str, reason: str, tmp_path: Path) -> None:
@@ -216,3 +217,78 @@ def test_manifests_whose_aliases_grow_without_end_are_refused(tmp_path: Path) ->
 
     with pytest.raises(WrongQuestion, match="aliases"):
         plan(None, str(tmp_path / "job.yaml"), ["dgx-h100:2"])
+
+
+LEADER = f"""apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+spec:
+  replicas: 1
+  leaderWorkerTemplate:
+    size: 4
+    leaderTemplate:
+     spec:
+      containers:{WORDS}
+    workerTemplate:
+     spec:
+      containers:{WORDS}"""
+UNEVEN = PYTORCHJOB.replace("limits: {nvidia.com/gpu: 8}}}]", "limits: {nvidia.com/gpu: 4}}}]")
+
+
+@pytest.mark.parametrize(
+    ("text", "nodes", "accelerators"),
+    [
+        (JOBSET, 4, 8),
+        (LEADER, 4, 8),
+        (UNEVEN, None, None),
+        (PYTORCHJOB.replace("spec:\n", 'spec:\n  nprocPerNode: "4"\n', 1), 4, 4),
+        (CONFIGMAP.replace("nvidia.com/gpu: 8", "nvidia.com/mig-1g.10gb: 7"), None, None),
+        (SKYPILOT.replace('"H100:8"', "{H100: 8, A100: 4}"), 4, None),
+    ],
+)
+def test_machines_are_counted_as_the_scheduler_does(
+    text: str, nodes: int | None, accelerators: int | None, tmp_path: Path
+) -> None:
+    (tmp_path / "job.yaml").write_text(text)
+
+    with opened(str(tmp_path / "job.yaml"), Started()) as (_, _, job):
+        assert job is not None
+        assert (job.nodes, job.accelerators) == (nodes, accelerators)
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "tp"),
+    [
+        # A side-car's variables are its own; those that are asked for lead.
+        (SHELL.replace("--tensor-model-parallel-size 2", "--tensor-model-parallel-size $TP"), {}, 4),
+        (SHELL.replace("--tensor-model-parallel-size 2", "--tensor-model-parallel-size $TP"), {"TP": "1"}, 1),
+    ],
+)
+def test_variables_belong_to_their_container(text: str, given: dict[str, str], tp: int, tmp_path: Path) -> None:
+    text = text.replace("env: [", 'env: [{name: TP, value: "4"}, ')
+    side = "\n      - name: side\n        env: [{name: TP, value: '8'}]\n        command: [sleep, '1']\n"
+    (tmp_path / "job.yaml").write_text(
+        f"apiVersion: batch/v1\nkind: Job\nspec:\n  template:\n   spec:\n    containers:{text}{side}"
+    )
+
+    with opened(str(tmp_path / "job.yaml"), Started(environment=given)) as (command, started, _):
+        assert read(detect(command), command, started).settings["tp"] == tp
+
+
+def test_script_of_a_config_map_keeps_the_command_around_it(tmp_path: Path) -> None:
+    text = CONFIGMAP.replace('["bash", "/scripts/train.sh"]', '["bash", "-c", "export TP=4; bash /scripts/train.sh 1"]')
+    text = text.replace("--tensor-model-parallel-size 2", "--tensor-model-parallel-size $TP")
+    (tmp_path / "job.yaml").write_text(text.replace("--micro-batch-size 1", "--micro-batch-size $1"))
+
+    with opened(str(tmp_path / "job.yaml"), Started()) as (command, started, _):
+        found = read(detect(command), command, started)
+
+    assert (found.settings["tp"], found.settings["micro"]) == (4, 1)
+
+
+def test_notebooks_command_has_what_the_cells_before_it_set(tmp_path: Path) -> None:
+    command = COMMAND.replace("$NNODES", "4").replace("parallel-size 2", "parallel-size {TP}")
+    cells = ["TP = 4", f"!{command}", "TP = 8"]
+    (tmp_path / "a.ipynb").write_text(json.dumps({"cells": [{"cell_type": "code", "source": cell} for cell in cells]}))
+
+    with opened(str(tmp_path / "a.ipynb"), Started()) as (command, started, _):
+        assert read(detect(command), command, started).settings["tp"] == 4

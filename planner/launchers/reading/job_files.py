@@ -1,4 +1,4 @@
-"""Jobs of Kubernetes, SkyPilot, dstack, Azure ML, MosaicML and Compose: their commands, machines and variables."""
+"""Jobs of Kubernetes, SkyPilot, dstack, Azure ML and MosaicML: their commands, machines and variables."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from planner.base.errors import WrongQuestion
 from planner.launchers.reading.found_options import FoundOptions
 from planner.launchers.reading.trainer_dialects import MOST_VALUES, written_out
 
-_GPUS = re.compile(r"(nvidia\.com/(gpu|mig-.*)|amd\.com/gpu|google\.com/tpu|habana\.ai/gaudi|gpu\.intel\.com/\w+)")
-_COUNTS = ("replicas", "parallelism", "size", "numNodes")
+_GPUS = re.compile(r"(nvidia\.com/gpu|amd\.com/gpu|google\.com/tpu|habana\.ai/gaudi|gpu\.intel\.com/\w+)")
+_COUNTS = ("replicas", "parallelism", "numNodes")
 """Keys of Kubernetes' objects that multiply the pods inside of them."""
 TRAINS = re.compile(
     r"^(?!.*\b(pip|git|wget|curl|conda|apt|cd)\s).*\b(torchrun|accelerate\s+launch|deepspeed\s+-?\S+|composer\s|axolotl\s+train|"
@@ -95,9 +95,6 @@ def joined(words: Sequence[Any]) -> str:
     )
 
 
-# ---- Kubernetes --------------------------------------------------------------------------------------------------
-
-
 def _kubernetes(documents: Sequence[dict[str, Any]], environment: Mapping[str, str]) -> Wrapped | None:
     objects = [part for document in documents for part in ([document, *mappings(document.get("items"))])]
     if not any("apiVersion" in part and "kind" in part for part in objects):
@@ -110,30 +107,41 @@ def _kubernetes(documents: Sequence[dict[str, Any]], environment: Mapping[str, s
     }
     jobs = [part for part in objects if part.get("kind") not in ("ConfigMap", "Secret", "Service")]
     pods = [pod for job in jobs for pod in _pods(job, 1, environment)]
-    variables: dict[str, str] = {}
     scripts: list[str] = []
     nodes: list[tuple[int | None, int | None]] = []
+    processes = next((many for job in jobs if (many := _number(_inside(job, "nprocPerNode"), environment))), None)
     for count, container in pods:
         names = {str(part.get("name")): part.get("value") for part in mappings(container.get("env"))}
-        variables |= {name: str(value) for name, value in names.items() if value is not None and "$" not in str(value)}
         resources = container.get("resources") or container.get("resourcesPerNode") or {}
         asked = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
         gpus = next((_number(value, environment) for key, value in asked.items() if _GPUS.fullmatch(str(key))), None)
         if any(_GPUS.fullmatch(str(key)) for key in asked):
             nodes.append((count, gpus if gpus is not None else _number(container.get("numProcPerNode"), environment)))
-        script = _command(container, names)
-        later = "".join(f'export {name}="{value}"\n' for name, value in names.items() if "$" in str(value))
-        scripts.append(later + _with_files(script, files))
+        stated = {name: str(value) for name, value in names.items() if value is not None and name not in environment}
+        exports = "".join(
+            f'export {name}="{value}"\n' if "$" in value else f"export {name}={shlex.quote(value)}\n"
+            for name, value in stated.items()
+        )
+        if script := _command(container, names):
+            scripts.append(exports + _with_files(script, files))
     kinds = list(dict.fromkeys(str(job.get("kind")) for job in jobs))
     sizes = {gpus for _, gpus in nodes}
     known = len(sizes) == 1 and all(count is not None for count, _ in nodes)
     total = sum(count or 0 for count, _ in nodes) if known else None
-    gpus = next(iter(sizes)) if len(sizes) == 1 else None
+    gpus = processes if processes is not None else next(iter(sizes)) if len(sizes) == 1 else None
     given = {"WORLD_SIZE": total, "PET_NNODES": total, "PET_NPROC_PER_NODE": gpus}
-    variables = {**{name: str(value) for name, value in given.items() if value is not None}, **variables}
+    variables = {name: str(value) for name, value in given.items() if value is not None}
     return Wrapped(
         f"Kubernetes {', '.join(kinds)}", training(scripts, only=True), total, gpus, "GPUs", variables, files
     )
+
+
+def _inside(node: Any, name: str) -> Any:
+    """The value of a key anywhere inside of an object."""
+    parts = [*node.values()] if isinstance(node, dict) else node if isinstance(node, list) else []
+    if isinstance(node, dict) and name in node:
+        return node[name]
+    return next((value for part in parts if (value := _inside(part, name)) is not None), None)
 
 
 def _pods(node: Any, count: int | None, environment: Mapping[str, str]) -> Iterator[tuple[int | None, dict[str, Any]]]:
@@ -147,6 +155,14 @@ def _pods(node: Any, count: int | None, environment: Mapping[str, str]) -> Itera
         if key in node:
             many = _number(node[key], environment)
             count = None if many is None or count is None else count * many
+    group = node.get("leaderWorkerTemplate")
+    if isinstance(group, dict):  # a leader and size - 1 workers, the leader as the workers where it has no template
+        size = _number(group.get("size", 1), environment)
+        led = "leaderTemplate" in group
+        yield from _pods(group.get("leaderTemplate"), count, environment)
+        workers = None if size is None or count is None else count * (size - led)
+        yield from _pods(group.get("workerTemplate"), workers, environment)
+        return
     entry = node.get("entrypoint")  # of a RayJob
     if isinstance(entry, str):
         yield 0, {"command": ["bash", "-c", entry]}
@@ -178,14 +194,12 @@ def _command(container: Mapping[str, Any], names: Mapping[str, Any]) -> str:
 
 
 def _with_files(script: str, files: Mapping[str, str]) -> str:
-    """A script, or that of the files which it starts."""
-    for name, text in files.items():
-        if name.endswith(".sh") and re.search(rf"(^|[\s/]){re.escape(name)}\b", script):
-            return text
+    """A script with those that it starts in the place of their names, as functions."""
+    for at, (name, text) in enumerate(files.items()):
+        start = rf"(?:\b(?:ba|z)?sh\s+(?:-\w+\s+)*|\bsource\s+|(?<!\S)\.\s+|(?<!\S))(?:\S*/)?{re.escape(name)}(?!\S)"
+        if name.endswith(".sh") and re.search(start, script):
+            script = f"file_{at}() {{\n{text}\n}}\n" + re.sub(start, f"file_{at}", script)
     return script
-
-
-# ---- others ------------------------------------------------------------------------------------------------------
 
 
 def _variables(value: Any) -> dict[str, str]:
@@ -210,20 +224,29 @@ def _gpus(value: Any, environment: Mapping[str, str]) -> tuple[str, int | None]:
 
 
 def _skypilot(documents: Sequence[dict[str, Any]], environment: Mapping[str, str]) -> Wrapped | None:
-    task = next((part for part in documents if isinstance(part.get("run"), str)), None)
+    tasks = [part for part in documents if isinstance(part.get("run"), str)]
+    task = tasks[0] if tasks else None
     if task is None or not {"resources", "num_nodes", "setup", "workdir"} & task.keys():
         return None
     resources = task.get("resources") or {}
     resources = resources if isinstance(resources, dict) else {}
     choices = resources.get("any_of") or resources.get("ordered") or [{}]
-    name, gpus = _gpus(resources.get("accelerators") or choices[0].get("accelerators"), environment)
+    stated = resources.get("accelerators")
+    kinds = stated if isinstance(stated, list | dict) and len(stated) > 1 else []
+    kinds = [{key: stated[key]} for key in kinds] if isinstance(stated, dict) else kinds
+    offers = [_gpus(part, environment) for part in kinds] or [
+        _gpus(stated or choice.get("accelerators"), environment) for choice in choices
+    ]
+    name = " or ".join(dict.fromkeys(name for name, _ in offers))
+    gpus = offers[0][1] if len({many for _, many in offers}) == 1 else None
     nodes = _number(task.get("num_nodes", 1), environment)
     given = {"SKYPILOT_NUM_NODES": nodes, "SKYPILOT_NUM_GPUS_PER_NODE": gpus}
     variables = {key: str(value) for key, value in given.items() if value is not None} | {"SKYPILOT_NODE_RANK": "0"}
     variables |= _variables(task.get("envs"))
     # How its documentation counts the nodes.
-    run = re.sub(r"[$`]\(?\s*echo \"?\$SKYPILOT_NODE_IPS\"? \| wc -l\s*[)`]", str(nodes), task["run"])
-    return Wrapped("a SkyPilot task", training([run], only=True), nodes, gpus, name, variables)
+    counted = r"[$`]\(?\s*echo \"?\$SKYPILOT_NODE_IPS\"? \| wc -l\s*[)`]"
+    runs = [re.sub(counted, str(nodes), part["run"]) for part in tasks]
+    return Wrapped("a SkyPilot task", training(runs, only=True), nodes, gpus, name, variables)
 
 
 def _dstack(documents: Sequence[dict[str, Any]], environment: Mapping[str, str]) -> Wrapped | None:
@@ -269,19 +292,6 @@ def _of_command(documents: Sequence[dict[str, Any]], environment: Mapping[str, s
     )
 
 
-def _compose(documents: Sequence[dict[str, Any]], environment: Mapping[str, str]) -> Wrapped | None:
-    services = next((part["services"] for part in documents if isinstance(part.get("services"), dict)), None)
-    if services is None:
-        return None
-    parts = mappings([*services.values()])
-    variables: dict[str, str] = {}
-    for part in parts:
-        variables |= _variables(part.get("environment"))
-    scripts = [_command({"command": part.get("entrypoint"), "args": part.get("command")}, {}) for part in parts]
-    return Wrapped("a Compose file", training(scripts), environment=variables)
-
-
-READERS: tuple[Callable[[Sequence[dict[str, Any]], Mapping[str, str]], Wrapped | None], ...] = (
-    _kubernetes, _skypilot, _dstack, _of_command, _compose,
+READERS: Sequence[Callable[[Sequence[dict[str, Any]], Mapping[str, str]], Wrapped | None]] = (
+    _kubernetes, _skypilot, _dstack, _of_command,
 )  # fmt: skip
-"""What looks whether documents are its own."""

@@ -17,7 +17,6 @@ from planner.launchers.reading.python_values import (
     ProgramObject,
     Unknown,
     plain,
-    truth,
 )
 
 _PURE = {
@@ -182,6 +181,9 @@ def built_in(environment: dict[str, Any], name: str, arguments: tuple[Any, ...],
             return _PURE[name](*arguments, **words)  # type: ignore[operator]
         except (TypeError, ValueError, ArithmeticError, OverflowError):
             return Unknown(f"{name}()")
+    if name in ("sys.argv.append", "sys.argv.extend", "sys.argv.insert", "sys.argv.remove", "sys.argv.pop"):
+        environment["sys.argv"] = Unknown("sys.argv, which the program changes")
+        return None
     if name == "range":
         whole = all(isinstance(value, int) and abs(value) <= MOST for value in arguments) and 0 < len(arguments) < 4
         return [*range(*arguments)] if whole and arguments[2:] != (0,) else Unknown("range()")
@@ -275,55 +277,3 @@ def copied(value: Any, known: dict[int, Any]) -> Any:
         pairs |= {key: copied(part, known) for key, part in value.items()}
         return pairs
     return value
-
-
-def of_parser(
-    parser: ProgramObject, name: str, arguments: tuple[Any, ...], words: Mapping[str, Any], line: Sequence[str]
-) -> Any:
-    """A method of ``argparse.ArgumentParser`` or of its groups, which keep their options in its field ``options``."""
-    options: dict[str, Any] = parser.fields.setdefault("options", {})
-    if name in ("add_argument_group", "add_mutually_exclusive_group"):
-        return parser
-    if name == "add_argument":
-        names = [str(argument) for argument in arguments]
-        flag = next((text for text in names if text.startswith("--")), names[0] if names else "")
-        key = str(words.get("dest") or flag.lstrip("-").replace("-", "_"))
-        options[key] = (names, dict(words))
-        return ProgramObject()
-    if name == "set_defaults":
-        for key, value in words.items():
-            names, others = options.get(key, ([f"--{key}"], {}))
-            options[key] = (names, {**others, "default": value})
-        return None
-    if name in ("parse_args", "parse_known_args"):
-        values = {key: _option(names, stated, line) for key, (names, stated) in options.items()}
-        made = ProgramObject("argparse.Namespace", values)
-        return made if name == "parse_args" else (made, [])
-    return Unknown(f"{name}() of the parser")
-
-
-def _option(names: Sequence[str], stated: Mapping[str, Any], line: Sequence[str]) -> Any:
-    """The value of an option: on the command line, or its default."""
-    action = stated.get("action")
-    place = next((at for at, text in enumerate(line) if text.partition("=")[0] in names), None)
-    if action in ("store_true", "store_false"):
-        usual = action == "store_false"
-        return (not usual) if place is not None else stated.get("default", usual)
-    if place is None:
-        required = truth(stated.get("required", False)) or not (names and names[0].startswith("-"))
-        missing = Unknown(f"{names[0] if names else 'an option'}, which the command line says (--arg {names[0]}=VALUE)")
-        return missing if required and "default" not in stated else stated.get("default")
-    text = line[place].partition("=")[2] if "=" in line[place] else "".join(line[place + 1 : place + 2])
-    return _typed(text, stated.get("type"))
-
-
-def _typed(text: str, kind: Any) -> Any:
-    name = kind.name if isinstance(kind, Named) else ""
-    try:
-        if name in ("int", "float"):
-            return int(text) if name == "int" else float(text)
-    except ValueError:
-        return Unknown(f"{text:.40}: no number")
-    if name == "bool":
-        return bool(text)
-    return text if kind is None or name == "str" else Unknown(f"{text:.40} as the program takes it")

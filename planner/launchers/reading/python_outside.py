@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from planner.base.errors import WrongQuestion
-from planner.launchers.reading import python_calls
+from planner.launchers.reading import python_arguments, python_calls
 from planner.launchers.reading.python_values import (
     ConstantMethod,
     Named,
@@ -187,7 +187,7 @@ class OutsideCalls:
         if self.depth > DEEPEST:
             self.touch(function.name, arguments, words)
             return Unknown(f"{function.name}: too many functions inside each other")
-        scope = Scope(_arguments(function, arguments, words), function.scope, function.scope.module)
+        scope = Scope(python_arguments.arguments_of(function, arguments, words), function.scope, function.scope.module)
         self.depth += 1
         self.frames.append(scope)
         if isinstance(function.node, ast.Lambda):
@@ -221,7 +221,8 @@ class OutsideCalls:
         """What a method of an object returns whose class is not here."""
         whole = f"{owner.type}.{name}"
         if owner.type.endswith("ArgumentParser"):
-            return python_calls.of_parser(owner, name, arguments, words, self.words)
+            changed = self.environment.get("sys.argv")
+            return python_arguments.of_parser(owner, name, arguments, words, self.words) if changed is None else changed
         if self.known.itself(name):
             return owner
         if name == "__setattr__" and len(arguments) == 2:
@@ -288,26 +289,3 @@ def _unchanged(value: Any, was: Any) -> bool:
         return True
     scalar = isinstance(value, str | int | float | Named) and type(value) is type(was)
     return scalar and bool(value == was)
-
-
-def _arguments(function: ProgramFunction, arguments: tuple[Any, ...], words: Mapping[str, Any]) -> dict[str, Any]:
-    """Name -> value of a function's arguments."""
-    given = function.node.args
-    placed = [name.arg for name in (*given.posonlyargs, *given.args)]
-    taken = (*function.arguments, *arguments)
-    stated = {**function.words, **words}
-    names = [*placed, *(name.arg for name in given.kwonlyargs)]
-    why = "**" in stated
-    values = {
-        name: function.defaults[name]
-        if name in function.defaults and not why
-        else Unknown(f"{name}, an argument of {function.name}, which is not given")
-        for name in names
-    }
-    values |= dict(zip(placed, taken, strict=False))
-    values |= {name: value for name, value in stated.items() if name in names}
-    if given.vararg is not None:
-        values[given.vararg.arg] = [*taken[len(placed) :]]
-    if given.kwarg is not None:
-        values[given.kwarg.arg] = {name: value for name, value in stated.items() if name not in names}
-    return values

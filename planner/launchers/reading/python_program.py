@@ -351,6 +351,8 @@ class Program(Expressions):
             scope.shared.get(target.id, scope).names[target.id] = value
         elif isinstance(target, ast.Attribute):
             owner = self.value(target.value, scope)
+            if isinstance(owner, Named) and f"{owner.name}.{target.attr}" == "sys.argv":
+                self.environment["sys.argv"] = Unknown("sys.argv, which the program changes")
             methods = owner.methods if isinstance(owner, ProgramObject) else {}
             if "__setattr__" in methods:
                 self.inside(methods["__setattr__"], (owner, target.attr, value), {})

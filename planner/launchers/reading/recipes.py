@@ -137,6 +137,8 @@ def _megatron(name: str, rows: Values, built: Built) -> FoundOptions:
                 read = ", ".join(rows["precisions"])
                 raise WrongQuestion(f"--from {name}: {key} {values[key]!s:.60}: read are {read}")
             keys |= stated
+        elif inner == "type" and key.startswith(rows["overlaps"]):
+            continue
         elif section is None or "." in inner:
             unknown.append(key)
         else:
@@ -158,6 +160,11 @@ def _megatron(name: str, rows: Values, built: Built) -> FoundOptions:
             keys[option] = True
     if not any(key.startswith(rows["overlaps"]) for key in values):
         keys["no_overlap_p2p_communication"] = True
+    elif keys.get("use_distributed_optimizer") is True:  # it sets these unless it is told (training/comm_overlap.py)
+        for overlap in ("overlap_grad_reduce", "overlap_param_gather"):
+            keys[overlap] = next(
+                (v for key, v in values.items() if re.fullmatch(rf"{rows['overlaps']}\w*\.?{overlap}", key)), True
+            )
     options = megatron_family.from_keys(name, {**rows["usual"], **keys}, model)
     ranks = (nodes if isinstance(nodes, int) else 1) * devices if isinstance(devices, int) else None
     tunes = re.search(rows["tunes"], f"{built.name} {root}") is not None

@@ -1,11 +1,12 @@
-"""What stands around a training command: jobs of Kubernetes, SkyPilot, dstack, Azure ML and MosaicML, Dockerfiles,
-Makefiles, notebooks, pages with code. The command is read as a script; nodes and accelerators are taken from around it.
+"""What stands around a training command: jobs of Kubernetes, SkyPilot, dstack, Azure ML and MosaicML, notebooks, pages
+with code. The command is read as a script; nodes and accelerators are taken from around it.
 """
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from pathlib import Path
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import python_program
-from planner.launchers.reading.job_files import READERS, TRAINS, Wrapped, documents_of, joined, mappings, training
+from planner.launchers.reading.job_files import READERS, TRAINS, Wrapped, documents_of, mappings, training
 from planner.launchers.reading.started import Started, text_of
 
 _TEMPLATE = re.compile(r"\{\{-?\s*(if|else|end|range|with|include|define|template|for|endif|endfor|block|set)\b|\{%")
@@ -31,9 +32,7 @@ def wrapped(text: str, name: str, environment: Mapping[str, str]) -> Wrapped | N
         blocks = [re.sub(r"^\$ ", "", match[3], flags=re.M) for match in _FENCE.finditer(text)]
         return Wrapped("a page", training(blocks))
     if re.search(r"(^|/)(GNUm|M|m)akefile$|\.mk$", name):
-        return Wrapped("a Makefile", training(_makefile(text)))
-    if re.search(r"Dockerfile|Containerfile", name) and re.search(r"^FROM\s", text, re.M):
-        return _dockerfile(text)
+        raise WrongQuestion("a Makefile: make -n TARGET > job.sh writes the commands of a target out; read that")
     if re.match(r"\s*\{", text) and '"cells"' in text:
         return _notebook(text)
     if not re.search(r"^[ \t]*[\w$\"]+:", text, re.M) or re.match(r"#!", text):
@@ -42,37 +41,12 @@ def wrapped(text: str, name: str, environment: Mapping[str, str]) -> Wrapped | N
         raise WrongQuestion(
             f"{name or 'this'}: a template, no job; write it out first (helm template CHART > job.yaml)"
         )
-    if not re.search(r"^(apiVersion|run|commands|command|services|setup):", text, re.M):
+    if not re.search(r"^(apiVersion|run|commands|command|setup):", text, re.M):
         return None
     documents = documents_of(
-        re.sub(r"\{\{-?\s*\.?([\w.]+)[^{}]*\}\}", lambda m: f"${{{m[1].replace('.', '_')}}}", text)
+        re.sub(r"(?<!\$)\{\{-?\s*\.?([\w.]+)[^{}]*\}\}", lambda m: f"${{{m[1].replace('.', '_')}}}", text)
     )
     return next((job for reader in READERS if (job := reader(documents, environment)) is not None), None)
-
-
-def _dockerfile(text: str) -> Wrapped:
-    lines = re.sub(r"\\\n", " ", text).splitlines()
-    variables = dict(
-        (pair[0], pair[1].strip("\"'"))
-        for line in lines
-        if (match := re.match(r"(?:ENV|ARG)\s+(.*)", line))
-        for pair in re.findall(r"(\w+)[= ](\"[^\"]*\"|\S+)", match[1])
-    )
-    starts = [match[1].strip() for line in lines if (match := re.match(r"(?:CMD|ENTRYPOINT)\s+(.*)", line))]
-    scripts = [joined(json.loads(start)) if re.fullmatch(r"\[\s*\".*\]", start) else start for start in starts]
-    return Wrapped("a Dockerfile", training([" ".join(scripts)]), environment=variables)
-
-
-def _makefile(text: str) -> list[str]:
-    """The recipe of every target, behind the variables of the file."""
-    text = re.sub(r"\\\n", " ", text)
-    plain = re.sub(r"\$\((\w+)\)", r"${\1}", text).replace("$$", "$")
-    sets = re.findall(r"^(?:export\s+)?(\w+)\s*(\?=|:=|=)\s*(.*?)\s*(?:#.*)?$", plain, re.M)
-    before = "".join(
-        f'{name}="${{{name}:-{value}}}"\n' if how == "?=" else f'{name}="{value}"\n' for name, how, value in sets
-    )
-    recipes = re.findall(r"^[\w./-]+\s*:(?!=)[^\n]*\n((?:\t[^\n]*\n?)+)", plain, re.M)
-    return [before + re.sub(r"^\t[@-]*", "", recipe, flags=re.M) for recipe in recipes]
 
 
 def _notebook(text: str) -> Wrapped | None:
@@ -89,22 +63,39 @@ def _notebook(text: str) -> Wrapped | None:
         lines = "".join(map(str, source)) if isinstance(source, list) else str(source)
         if cell.get("cell_type") != "code":
             continue
-        if match := re.match(r"%%writefile\s+(\S+)\n", lines):
+        if lines.startswith("%%writefile -a"):
+            python.append(f"# {lines.partition(chr(10))[0]}")
+        elif match := re.match(r"%%writefile\s+(\S+)\n", lines):
             files[Path(match[1]).name] = lines[match.end() :]
         elif re.match(r"%%(bash|sh|script)", lines):
-            scripts.append(lines.partition("\n")[2])
+            scripts.append(_filled(lines.partition("\n")[2], python, whole=True))
         else:
-            whole = re.sub(r"\\\n", " ", lines)
-            scripts += [line[1:].lstrip("!") for line in whole.splitlines() if line.startswith("!")]
-            python += [re.sub(r"^%env\s+(\w+)[= ](.*)", r"\1 = '\2'", line) for line in lines.splitlines()]
-    program = "\n".join(line for line in python if not re.match(r"\s*[!%]", line))
+            for line in re.sub(r"\\\n", " ", lines).splitlines():
+                if re.match(r"\s*!", line):
+                    scripts.append(_filled(line.strip().lstrip("!"), python))
+                elif not re.match(r"\s*%(?!env\s)", line):
+                    python.append(re.sub(r"^%env\s+(\w+)[= ](.*)", r"import os; os.environ['\1'] = '\2'", line))
+    whole = "\n".join((*scripts, *python))
+    touches = r"(\bsed\s+-i|>|\b(?:tee|mv|cp|open|write_text)\b|%%writefile\s+-a)"
+    changed = [name for name in files if re.search(rf"{touches}[^\n]*{re.escape(name)}", whole)]
+    return Wrapped("a notebook", training(scripts), files={name: files[name] for name in files if name not in changed})
+
+
+def _filled(script: str, python: list[str], *, whole: bool = False) -> str:
+    """A command with what the cells before it set: variables of the environment and, but in a `whole` script, names."""
+    program = python_program.Program()
     try:
-        pairs = python_program.values(program)
+        names = program.module("\n".join(python)).names
     except WrongQuestion:
-        pairs = {}
-    variables = {key: str(value) for key, value in pairs.items() if isinstance(value, str | int | float)}
-    known = [re.sub(r"(?<!\$)\{(\w+)\}", r"${\1}", script) for script in scripts]
-    return Wrapped("a notebook", training(known), environment=variables, files=files)
+        names = {}
+    values = {key: str(value) for key, value in names.items() if not whole and isinstance(value, str | int | float)}
+    filled = re.sub(r"(?<!\$)\{(\w+)\}|\$(\w+)\b", lambda m: values.get(m[1] or m[2], m[0].replace("{", "${")), script)
+    before = [
+        f"export {key}={shlex.quote(str(value))}"
+        for key, value in program.environment.items()
+        if isinstance(value, str)
+    ]
+    return "\n".join([*before, filled])
 
 
 # ---- the command ---------------------------------------------------------------------------------------------------
