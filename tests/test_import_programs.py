@@ -163,6 +163,8 @@ REFUSED = {
     "a mask of pruning": (
         "model: {d_model: 64, n_layers: 2, n_heads: 2, l0_module: {target_sparsity: 0.5}}\nmax_seq_len: 64\n"
         "max_duration: 1ep\nglobal_train_batch_size: 8\ntrain_loader: {name: text}", "model.l0_module.target_spars"),
+    "maxtext: a file over another": (
+        "base_config: mine.yml\nmodel_name: llama3-8b\nper_device_batch_size: 1", "base_config mine.yml"),
     "several works": (
         "".join(f"python3 -m MaxText.train base.yml model_name=llama3-8b per_device_batch_size={n}\n" for n in (1, 2)),
         "2 commands of MaxText in it, which differ in per rank"),
