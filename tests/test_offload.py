@@ -75,6 +75,9 @@ def test_weights_and_gradients_leave_with_the_states() -> None:
     assert (memory.parameters_bytes, memory.gradients_bytes, memory.optimizer_bytes) == (0, 0, 0)
     assert memory.host is not None and memory.host.optimizer_bytes == pytest.approx(18 * plan.workload.parameters / 16)
     assert plan.offload == {"optimizer": True, "weights": True} and not named(plan)
+    # With activations the host's seconds are stated, too: weights and gradients cross the link in passes, not there.
+    both = estimated("zero=3 recompute=full offload=optimizer+weights activation_offload=all", runtime="hf-trainer")
+    assert both.offloaded is not None and both.offloaded.host_update_s > 0 and not named(both)
 
 
 def test_one_rank_waits_for_its_weights() -> None:

@@ -83,16 +83,18 @@ def hosted_weight_bytes(c: Claim) -> float:
 
 def update_follows_from_link(c: Claim) -> Iterator[str]:
     """``share parameters (gradient + weight + traffic of the update) / link`` seconds on the host, beside the rest on
-    the accelerator: added up, or, where copies overlap, the longest of the three and the accelerator's own.
+    the accelerator: added up, or, where copies overlap, the longest of the three and the accelerator's own. Weights
+    that live on the host cross in passes, and their gradients.
     """
     if (away := c.plan.offloaded) is None or not away.optimizer_share or c.plan.workload.optimizer.get("iterations"):
         return
     per_parameter = c.plan.runtime.bytes_per_parameter
     optimizer = c.plan.workload.optimizer
     alone = c.element > SIXTEEN_BIT and per_parameter["gathers_working_copy"] <= 0
+    in_passes = bool(c.plan.offload.get("weights"))  # These cross the link then, not with the update.
     lanes = (
-        per_parameter["gradient_wire"],
-        per_parameter["parameter_wire"],
+        0.0 if in_passes else per_parameter["gradient_wire"],
+        0.0 if in_passes else per_parameter["parameter_wire"],
         optimizer["step_bytes"] - SIXTEEN_BIT * alone,
     )
     updated = max(shard(c, stage) for stage in range(len(c.placed)))
