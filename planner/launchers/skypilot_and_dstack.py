@@ -28,6 +28,7 @@ DSTACK_NAMES = {accelerator: name.partition("-")[0] for accelerator, name in SKY
 DSTACK_RANKS = """export NODE_RANK="$DSTACK_NODE_RANK"
 export MASTER_ADDR="$DSTACK_MASTER_NODE_IP"
 """
+ENDS_ON_ERROR = "set -euo pipefail\n"
 DSTACK_SHARED = "16GB"
 """Of ``/dev/shm``, where the site says nothing: enough for NCCL's buffers of a node."""
 
@@ -45,7 +46,7 @@ def skypilot(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
         resources["image_id"] = f"docker:{job.site.container.image}"
     if nodes > 1:
         resources["network_tier"] = "best"
-    setup = "".join(f"{line}\n" for line in _installed(job))
+    setup = _setup(job)
     task = {
         "name": quoting.slug(plan.workload.model),
         "num_nodes": nodes,
@@ -60,9 +61,10 @@ def skypilot(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     return replace(job, files=files, losses=losses, start=f"sky launch {SKYPILOT_TASK}")
 
 
-def _installed(job: LaunchJob) -> tuple[str, ...]:
-    """What a machine without an image of the site's installs first."""
-    return job.install if job.site.container.image is None else ()
+def _setup(job: LaunchJob) -> str:
+    """Lines that install what is started, where the site has no image: the first that fails ends the job."""
+    lines = job.install if job.site.container.image is None else ()
+    return ENDS_ON_ERROR + "".join(f"{line}\n" for line in lines) if lines else ""
 
 
 def _unsaved(job: LaunchJob, values: Values, cure: str, *, mounted: bool) -> Iterator[Loss]:
@@ -84,7 +86,7 @@ def dstack(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     pool, container = plan.cluster.pools[0], job.site.container
     nodes, per_host = plan_facts.hosts(pool)
     memory = f"{pool.accelerator_memory_bytes / 2**30 * 0.95:.0f}GB.."
-    script = "".join(f"{line}\n" for line in _installed(job)) + DSTACK_RANKS + torchrun.self_contained(job)
+    script = (_setup(job) or ENDS_ON_ERROR) + DSTACK_RANKS + torchrun.self_contained(job).removeprefix(ENDS_ON_ERROR)
     if "${{" in script:
         raise WrongQuestion("dstack: ${{ in a name or a setting would be expanded; choose another")
     shared = container.shared_memory
