@@ -447,6 +447,7 @@ ENGINE = {"zero_optimization": {"stage": 2}, "bf16": {"enabled": "auto"}}
         ({**ENGINE, "zero_optimization": {"stage": 3, "mics_shard_size": 4}}, "mics_shard_size 4"),
         ({**ENGINE, "zero_optimization": {"stage": 3, "zero_quantized_weights": True}}, "zero_quantized_weights"),
         ({**ENGINE, "optimizer": {"type": "OneBitAdam"}}, "optimizer.type onebitadam"),
+        ({**ENGINE, "torch_autocast": {"enabled": True}}, "torch_autocast"),
         ("export ACCELERATE_USE_FSDP=true\n", "ACCELERATE_USE_FSDP=true"),
         ("export ACCELERATE_CONFIG_FILE=x.yaml\n", "ACCELERATE_CONFIG_FILE=x.yaml"),
     ],
@@ -491,7 +492,8 @@ def test_only_trls_programs_have_trls_defaults() -> None:
 
 
 def test_a_configuration_of_deepspeed_says_the_batch_that_options_do_not() -> None:
-    Path("z.json").write_text(json.dumps({**ENGINE, "train_micro_batch_size_per_gpu": 4}), encoding="utf-8")
+    idle = {"torch_autocast": {"enabled": False}}
+    Path("z.json").write_text(json.dumps({**ENGINE, **idle, "train_micro_batch_size_per_gpu": 4}), encoding="utf-8")
     words = "deepspeed t.py --model_name_or_path llama3-8b --learning_rate 1 --bf16 True --deepspeed z.json"
     assert reading.read("trainer", words).settings["micro"] == 4
     Path("z.json").write_text(json.dumps({**ENGINE, "train_batch_size": 64}), encoding="utf-8")

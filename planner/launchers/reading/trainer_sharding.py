@@ -26,6 +26,10 @@ _READ_OF_DEEPSPEED = (
     *("zero_stage", "offload_optimizer_device", "offload_param_device", "deepspeed_config_file"),
     "gradient_accumulation_steps",
 )
+_SWITCHED = frozenset(
+    ("amp", "torch_autocast", "autotuning", "curriculum_learning", "data_efficiency", "eigenvalue", "elasticity")
+) | {"hybrid_engine", "progressive_layer_drop"}
+"""Sections of DeepSpeed that do nothing with ``enabled: false``."""
 _READ_OF_FSDP = ("version", "sharding_strategy", "reshard_after_forward", "offload_params", "activation_checkpointing")
 
 
@@ -142,7 +146,11 @@ def _agreed(engine: FoundOptions, config: Values, values: Values) -> FoundOption
     """
     zero = {f"zero_optimization.{name}": value for name, value in _inner(config, "zero_optimization").items()}
     unread = {
-        name: value for name, value in {**config, **zero}.items() if name in engine.unread and name != "optimizer"
+        name: value
+        for name, value in {**config, **zero}.items()
+        if name in engine.unread
+        and name != "optimizer"
+        and not (name in _SWITCHED and trainer_keys.off(_inner(config, name).get("enabled", True)))
     }
     trainer_keys.classified("deepspeed", unread, ())
     kind = str(_inner(config, "optimizer").get("type", "adamw")).lower()
