@@ -251,6 +251,13 @@ def test_words_in_which_options_may_stand_are_never_dropped(source: str, text: s
         reader(source, text, Started())
 
 
+def test_a_name_that_others_have_too_is_nobodys_alone() -> None:
+    """`run_sft.py` is NeMo-RL's where its own keys or configurations follow."""
+    assert detect("accelerate launch run_sft.py --model_name_or_path gpt2 --per_device_train_batch_size 2") == "trainer"
+    assert detect("uv run run_sft.py --config a.yaml cluster.num_nodes=2") == "nemo-rl-sft"
+    assert detect("uv run examples/run_sft.py --config examples/configs/sft.yaml") == "nemo-rl-sft"
+
+
 def test_every_reader_is_asked_for_by_its_name() -> None:
     """`--from` offers them all."""
     source = next(option for option in launcher_files.import_.params if option.name == "source")
