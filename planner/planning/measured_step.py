@@ -33,6 +33,7 @@ from planner.space.pins import Pins
 CHANGES: Mapping[str, tuple[str, ...]] = {
     "recompute": ("none", "selective", "full"),
     "dp_overlap": ("on", "off"),
+    "tp_overlap": ("on", "off"),
     "sequence_parallel": ("on", "off"),
     "micro": ("1", "2", "4"),
     "vpp": ("1",),
@@ -136,10 +137,12 @@ def _causes(catalog: Catalog, request: Request, plan: Plan, whole: MeasuredPhase
 
 
 def _changes(catalog: Catalog, request: Request, plan: Plan, whole: MeasuredPhase) -> Iterator[str]:
-    """Values on single axes under which the measured step would be normal, nearest first."""
+    """Values on single axes under which the step would be normal and half as far off at most, nearest first."""
     stated = {axis.name: axis.spell(axis.value(axis.of(plan))) for axis in IN_ANSWERS if axis.is_mentioned(plan)}
     changed = [(axis, value) for axis, values in CHANGES.items() for value in values if stated.get(axis) != value]
-    settings = [[f"{name}={value}" for name, value in {**stated, **dict([one])}.items()] for one in changed]
+    # Without sequence parallelism nothing of tensor parallelism overlaps.
+    alone = {("sequence_parallel", "off"): {"tp_overlap": "off"}}
+    settings = [[f"{n}={v}" for n, v in {**stated, **dict([one]), **alone.get(one, {})}.items()] for one in changed]
     evaluated = many.evaluate(catalog, replace(request, pins=Pins()), settings)
     unit = unit_of(whole.predicted_s)
     near: list[tuple[float, str]] = []
@@ -148,7 +151,7 @@ def _changes(catalog: Catalog, request: Request, plan: Plan, whole: MeasuredPhas
             continue
         high_s = other.step_time_high_s or other.step_time_s
         apart = abs(math.log(other.step_time_s / whole.measured_s))
-        is_nearer = apart < abs(math.log(whole.predicted_s / whole.measured_s))
+        is_nearer = apart < abs(math.log(whole.predicted_s / whole.measured_s)) / 2.0
         if is_nearer and other.step_time_low_s <= whole.measured_s <= high_s:
             why = f"{axis}={value} would explain it, with {format_seconds(other.step_time_s, unit)}: {AXES[axis].help}"
             near.append((apart, why))
