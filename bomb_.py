@@ -1,4 +1,5 @@
 from megatron.bridge.training.config import ConfigContainer
 from megatron.bridge.training.pretrain import pretrain
-x=round(2**61,-10**9)
-y=round(1.5, 10**9)
+a=list(range(100000))
+for i in range(1999):
+  a=list(enumerate(a))

@@ -108,7 +108,8 @@ def test_what_is_not_in_the_program_is_refused(line: str, reason: str) -> None:
 
 
 def test_functions_that_print_save_or_log_change_nothing() -> None:
-    lines = "print(cfg); import logging; logging.info(cfg); cfg.logger.wandb_project = unknown"
+    lines = "print(cfg); import logging; logging.getLogger('a').info(cfg); cfg.logger.wandb_project = unknown"
+    lines += "; from loguru import logger; logger.info(cfg)"
 
     assert bridge(lines) == bridge()
 

@@ -36,7 +36,11 @@ def arguments_of(function: ProgramFunction, arguments: tuple[Any, ...], words: M
 def of_parser(
     parser: ProgramObject, name: str, arguments: tuple[Any, ...], words: Mapping[str, Any], line: Sequence[str]
 ) -> Any:
-    """A method of ``argparse.ArgumentParser`` or of its groups, which keep their options in its field ``options``."""
+    """A method of ``argparse.ArgumentParser`` or of its groups, which keep their options in its field ``options``.
+
+    Raises:
+        WrongQuestion: the command line has an option that the parser does not have.
+    """
     options: dict[str, Any] = parser.fields.setdefault("options", {})
     if name in ("add_argument_group", "add_mutually_exclusive_group"):
         return parser

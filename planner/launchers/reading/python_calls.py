@@ -33,7 +33,8 @@ _OF_RECORDS = {"list", "tuple", "len", "enumerate", "zip", "reversed"}
 _CONFIGS = re.compile(r"(.*\.)?(run|nemo_run|fdl|fiddle)\.(Config|Partial)|(functools\.)?partial")
 """What makes an object of a function or class later: of NeMo-Run, or of Python."""
 _UNPICKY = re.compile(
-    r"(logging|logger|log|warnings|os|sys|time|json|pprint|pathlib|shutil|subprocess)(\..*)?|print|random\.seed|(numpy|np)\.random\.seed|input"
+    r"(logging|logger|log|warnings|os|sys|time|json|pprint|pathlib|shutil|subprocess)(\..*)?|print|input|"
+    r"((numpy|np)\.)?random\.seed|.*\b(log|logger|logging)\.(debug|info|warn|warning|error|exception|critical|success)"
 )
 """Functions that change nothing of a configuration."""
 
@@ -213,6 +214,8 @@ def built_in(environment: dict[str, Any], name: str, arguments: tuple[Any, ...],
         return made
     if _CONFIGS.fullmatch(name) and arguments:
         return _configured(name, arguments, words)
+    if name in ("logging.getLogger", "logging.getLoggerClass"):
+        return Named("logging.logger")
     if _UNPICKY.fullmatch(name):
         return Unknown(f"{name}()")
     if name in ("super",):
