@@ -121,6 +121,7 @@ def test_deepspeeds_file_that_a_script_writes_is_read(tmp_path: Path) -> None:
         ("--tokenizer-type HFTokenizer --tokenizer-model /fsx/Llama-2-7b-hf/tokenizer.model", 32_000),
         ("--patch-tokenizer-type Qwen2Tokenizer --extra-vocab-size 293", 151_936),
         ("--tokenizer-type GPTSentencePieceTokenizer --tokenizer-model own.model", None),
+        ("--tokenizer-type GPTSentencePieceTokenizer --tokenizer-model ./tests/own.model", None),  # a folder here
     ],
 )
 def test_a_tokenizer_says_the_vocabulary(flags: str, vocabulary: int | None) -> None:

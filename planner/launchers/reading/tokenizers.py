@@ -35,7 +35,6 @@ def vocabulary(flags: Options) -> tuple[int, str] | None:
         return PATCHED[patched] + more, patched
     for name in _NAMES:
         for part in reversed("".join(flags.get(name, [])).split("/")):
-            if part in workload.library() or (part and library_name(part) != part):
-                model = workload.model(library_name(part))
-                return model.vocab, f"{part}, as {model.id} has"
+            if (known := library_name(part)) in workload.library():
+                return workload.model(known).vocab, f"{part}, as {known} has"
     return None
