@@ -78,6 +78,10 @@ def test_weights_and_gradients_leave_with_the_states() -> None:
     # With activations the host's seconds are stated, too: weights and gradients cross the link in passes, not there.
     both = estimated("zero=3 recompute=full offload=optimizer+weights activation_offload=all", runtime="hf-trainer")
     assert both.offloaded is not None and both.offloaded.host_update_s > 0 and not named(both)
+    pins = ["zero=3", "recompute=full", "offload=optimizer+weights"]
+    asked = {"batch": 64, "runtime": "hf-trainer", "method": "finetune", "task": "dpo"}
+    for_pairs = api.estimate("llama3-8b", "dgx-h100:2", ["micro=2", *pins], **asked).plans[0]  # type: ignore[arg-type]
+    assert for_pairs.prediction.memory.parameters_bytes == 0 and not named(for_pairs)
 
 
 def test_one_rank_waits_for_its_weights() -> None:

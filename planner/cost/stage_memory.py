@@ -137,7 +137,7 @@ def _states(grid: Grid, held: ShardedState, r: Replicas) -> tuple[Figure, Figure
     if np.count_nonzero(grid.options.offload):
         hosted_bytes = s.state_bytes * s.trained + master + elements.FP32 * s.trained
         hosted = bytes_of(hosted_bytes * grid.options.offload, 1.0)
-        hosted = hosted + bytes_of(resident * grid.options.offload_weights, 3.0)
+        hosted = hosted + bytes_of((resident + s.reference_bytes) * grid.options.offload_weights, 3.0)
     outside: Figure = 0.0
     if np.count_nonzero(s.orthogonal):
         outside = s.outside_state_bytes * on_device * held.ends / np.where(zero >= 1, r.dense_shards, 1.0)
@@ -147,7 +147,7 @@ def _states(grid: Grid, held: ShardedState, r: Replicas) -> tuple[Figure, Figure
     gradients = elements.gradient_bytes(grid) * s.trained * kept
     ends = frozen.beside_blocks(grid) * held.ends / np.where(zero >= 3, r.dense_shards, 1.0)
     return (
-        bytes_of(resident * kept + s.reference_bytes, 3.0) + ends,
+        bytes_of((resident + s.reference_bytes) * kept, 3.0) + ends,
         bytes_of(gradients, 2.0),
         bytes_of(optimizer, 1.0) + outside,
         copies,

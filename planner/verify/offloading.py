@@ -12,6 +12,7 @@ from planner.verify.finding import TOLERANCE, Check, Claim, unless_same
 from planner.verify.memory import (
     FRAGMENTATION,
     IMBALANCE,
+    REFERENCE,
     SIXTEEN_BIT,
     least_inputs,
     most_beside_layers,
@@ -74,11 +75,15 @@ def host_memory_is_one(c: Claim) -> Iterator[str]:
 
 
 def hosted_weight_bytes(c: Claim) -> float:
-    """Bytes of a weight that lies in host memory beside its fp32 copy: none where that is all there is."""
+    """Bytes of a weight that lies in host memory beside its fp32 copy: none where that is all there is; with those of
+    the frozen model that DPO compares with.
+    """
     per_parameter = c.plan.runtime.bytes_per_parameter
+    work = c.plan.workload
+    compared = REFERENCE if work.task == "dpo" and work.method["kind"] != "lora" else 0.0
     if (frozen := per_parameter.get("frozen", 0.0)) > 0:
-        return frozen
-    return 0.0 if per_parameter["gathers_working_copy"] > 0 else per_parameter["parameters"]
+        return frozen + compared
+    return compared + (0.0 if per_parameter["gathers_working_copy"] > 0 else per_parameter["parameters"])
 
 
 def update_follows_from_link(c: Claim) -> Iterator[str]:
