@@ -206,6 +206,9 @@ def test_awss_example_of_fsdp_states_its_shape() -> None:
     assert (found.ranks, found.sequence, found.settings["recompute"]) == (16, 8192, "full")
     assert (found.settings["zero"], found.settings["zero_scope"], found.precision) == (3, "node", "bf16")
     assert "activations are moved to host memory" in found.differs[0]
+    without = read("aws-fsdp", f"{AWS} --gradient_checkpointing=0 --mixed_precision=bf16")
+    assert (without.settings["recompute"], without.precision) == ("full", "bf16")
+    assert "leaves out" in without.differs[0]
     for words in ("--model_type=gpt_neox", "--cpu_offload=1", "--new_kernel=1"):
         with pytest.raises(WrongQuestion, match=words[2:].partition("=")[0]):
             read("aws-fsdp", f"{AWS} {words}")
