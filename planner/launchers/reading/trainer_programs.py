@@ -105,7 +105,11 @@ def dialect_of(started: TrainingCommand, values: Values) -> Dialect:
 
 
 def todays(dialect: Dialect, values: Values) -> dict[str, Any]:
-    """Options of another release by the names that they have today, and what the program takes by itself."""
+    """Options of another release by the names that they have today, and what the program takes by itself.
+
+    Raises:
+        WrongQuestion: ms-swift trains neither the whole model nor adapters.
+    """
     if dialect.name == "llama-factory" and "model" in values and not values.keys().isdisjoint(_SECOND["marks"]):
         return _of_second(values)
     if dialect is not SWIFT:

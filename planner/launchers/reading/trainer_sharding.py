@@ -74,7 +74,11 @@ def accelerate(config: Values) -> dict[str, Any]:
 
 
 def launched(options: Mapping[str, list[str]]) -> dict[str, Any]:
-    """Options of ``accelerate launch`` as its configuration says them."""
+    """Options of ``accelerate launch`` as its configuration says them.
+
+    Raises:
+        WrongQuestion: it starts an engine or an accelerator that is not priced.
+    """
     stated: dict[str, Any] = {name: words[0] if words else True for name, words in options.items()}
     if other := next((name for name in ("use_megatron_lm", "cpu", "tpu", "ipex", "use_xpu") if name in stated), None):
         raise WrongQuestion(
