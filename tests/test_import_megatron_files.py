@@ -22,6 +22,7 @@ model:
   micro_batch_size: 2
   global_batch_size: 64
   optimizer: {lr_scheduler: {lr: 1.0e-4}}
+  hidden_dropout: 0.0
 data:
   data_path: ${data_path:??}
   tokenizer: {tokenizer_type: Mine, vocab_size: 100008}
@@ -67,6 +68,7 @@ def test_an_experiment_of_flagscale_is_read_with_its_file(tmp_path: Path) -> Non
 
     assert (found.ranks, found.batch, found.settings["tp"], found.precision) == (16, 64, 2, "bf16")
     assert (found.shape["ffn"], found.shape["vocab"], found.shape["kv_heads"]) == (11_008, 100_008, 32)
+    assert found.shape["dropout"] is False  # 0.0 is a value, not an option that is left out
     other = written(tmp_path, "serve.yaml", EXPERIMENT.replace("type: train", "type: serve"))
     with pytest.raises(WrongQuestion, match="megatron serve"):
         read(other)

@@ -11,7 +11,7 @@ from planner.api.post_training import plan_rl
 from planner.base.errors import WrongQuestion
 from planner.launchers import post_training
 from planner.launchers.reading import trainers_of_rl
-from planner.launchers.reading.started import Started
+from planner.launchers.reading.started import AS_IT_IS, Started
 from planner.schema.rl import RLPlan, RLPlanSet
 
 GIVEN = {"model": "org/policy", "max-prompt": "512"}
@@ -242,6 +242,10 @@ def test_trl_is_read_with_its_server(answer: RLPlanSet, tmp_path: Path) -> None:
 
 
 def test_command_of_nemo_rl_is_known_and_needs_its_recipe() -> None:
+    other = COMMAND.replace("verl.trainer.main_ppo", "mine.main_grpo")
+    assert trainers_of_rl.detected(other) == "verl"
+    step = trainers_of_rl.read("verl", other, AS_IT_IS)
+    assert "mine.main_grpo: taken for verl.trainer.main_ppo, whose keys it has" in step.assumed
     assert trainers_of_rl.detected("uv run examples/run_grpo.py --config base.yaml") == "nemo-rl"
     with pytest.raises(WrongQuestion, match="no recipe \\(--config FILE\\)"):
         read("nemo-rl", "uv run examples/run_grpo.py", "dgx-h100:1")

@@ -124,6 +124,12 @@ READ: dict[str, tuple[dict[str, str], dict[str, Any], str]] = {
                    "model_config: {n_layer: 6, n_embd: 288, n_head: 6, intermediate_size: 768, padded_vocab_size: 1000,"
                    " block_size: 256, mlp_class_name: LLaMAMLP, norm_class_name: RMSNorm, bias: false}"},
         {"model": None, "sequence": 256, "micro": 128}, ""),
+    "nanotron: a command with its file": (
+        {"run.sh": "#SBATCH --nodes=2\ntorchrun --nnodes=2 --nproc_per_node=8 run_train.py --config-file a.yaml",
+         "a.yaml": "parallelism: {dp: 8, tp: 2, pp: 1}\ntokens: {micro_batch_size: 3, batch_accumulation_per_replica: 2"
+                   ", sequence_length: 512}\nmodel: {model_config: {num_hidden_layers: 2, hidden_size: 64, "
+                   "intermediate_size: 256, num_attention_heads: 2, vocab_size: 100}}"},
+        {"ranks": 16, "micro": 3, "tp": 2, "sequence": 512}, ""),
     "nanotron: selective, biases": (
         {"a.yaml": "parallelism: {dp: 2, tp: 1, pp: 1, recompute_granularity: SELECTIVE}\ntokens: {micro_batch_size: 2,"
                    " sequence_length: 64}\nmodel: {model_config: {num_hidden_layers: 2, hidden_size: 64,"

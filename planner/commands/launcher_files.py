@@ -238,9 +238,9 @@ def import_(
         if trainer is not None:
             step = imported_step.imported(trainer, command, cluster, inside, {**asked, **pinned, **lengths})
             return _deliver_step(step, as_json, output, ran)
-    for name in lengths:
-        raise WrongQuestion(f"--{name.replace('_', '-')}: for configurations of post-training only")
     found = reading.plan(source, configuration, cluster, pinned=pinned, started=started, **asked)
+    for name in lengths:  # after what could not be read at all
+        raise WrongQuestion(f"--{name.replace('_', '-')}: for configurations of post-training only")
     plan_view.deliver(found.plans, as_json=as_json, output=output)
     if not as_json:
         render.labelled("Read as", _read_as(found))

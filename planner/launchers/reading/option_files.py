@@ -70,7 +70,7 @@ def _options(values: Values) -> Iterator[str]:
     for key, value in values.items():
         if isinstance(value, dict):
             yield from _options(value)
-        elif value not in (None, False) and str(value).lower() != "false":
+        elif value is not None and str(value).lower() != "false":  # 0.0 is a value
             yield f"--{str(key).removeprefix('--').replace('_', '-')}"
             if str(value).lower() != "true":
                 words = value if isinstance(value, list) else str(value).split()

@@ -14,7 +14,10 @@ from planner.launchers.reading.started import Started, of_script, text_of
 
 _MARKS = {
     openrlhf.SOURCE: re.compile(r"\btrain_ppo_ray\b"),
-    "verl": re.compile(r"\bverl\.(trainer|experimental)\.(?!\w*sft)\w|^actor_rollout_ref\s*:", re.MULTILINE),
+    "verl": re.compile(
+        r"\bverl\.(trainer|experimental)\.(?!\w*sft)\w|^actor_rollout_ref\s*:|\bactor_rollout_ref\.rollout\.",
+        re.MULTILINE,
+    ),
     "nemo-rl": re.compile(r"run_grpo\w*\.py|^(grpo|loss_fn)\s*:|^defaults\s*:.*grpo.*yaml", re.MULTILINE),
     "trl": re.compile(
         r"\btrl (grpo|rloo)\b|\w*(grpo|rloo)\w*\.py\b.*--|^(num_generations|vllm_mode)\s*:", re.MULTILINE

@@ -113,7 +113,7 @@ def _stated(
     if alone:  # until TRL 0.15 vLLM ran in the program's first process, on an accelerator of its own
         left |= {"vllm_mode": "server", "serve/tensor_parallel_size": 1, "serve/data_parallel_size": 1}
         left["serve/gpu_memory_utilization"] = left.get("vllm_gpu_memory_utilization", 0.9)
-        left = {name: value for name, value in left.items() if name not in alone}
+        left = {"beta": 0.04, **{name: value for name, value in left.items() if name not in alone}}  # its default then
         assumed.append(f"{alone[0]}: vLLM has one accelerator of its own, as until TRL 0.15")
     if "accelerate/num_processes" not in left and machines is not None:
         left["accelerate/num_processes"] = machines - bool(alone)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -58,12 +59,16 @@ def read(script: Script) -> StatedStep:
         WrongQuestion: it starts none of verl's programs that train, or says what no stated step holds.
     """
     commands: list[tuple[str, dict[str, Any]]] = []
+    taken_for: list[str] = []
     for way in script.ways:
         for words in way:
             at = next((at for at, word in enumerate(words) if at and words[at - 1] == "-m"), 0)
-            if words[at].startswith("verl."):
+            alike = at and any(word.lstrip("+").startswith(ROLLOUT) for word in words[at:])
+            if words[at].startswith("verl.") or alike:
                 refuse_open(words[at + 1 :])
-                started = (words[at], overrides(words[at + 1 :]))
+                others = [] if words[at].startswith("verl.") else [words[at]]
+                taken_for += [other for other in others if other not in taken_for]
+                started = (MODULES["colocated"] if others else words[at], overrides(words[at + 1 :]))
                 commands += [started] if started not in commands else []
     if not commands:
         raise WrongQuestion(f"--from verl: no command with python3 -m {', '.join(PLACED)} in it")
@@ -78,7 +83,8 @@ def read(script: Script) -> StatedStep:
                 raise
     if any(step != steps[0] for step in steps[1:]) or len(steps) < len(commands):
         _refuse_several([values for _, values in commands])
-    return steps[0]
+    notes = [f"{other}: taken for {MODULES['colocated']}, whose keys it has" for other in taken_for]
+    return replace(steps[0], assumed=(*steps[0].assumed, *notes))
 
 
 def _refuse_several(started: Sequence[Mapping[str, Any]]) -> None:
