@@ -102,6 +102,8 @@ def test_a_job_that_is_changed_on_purpose_is_warned() -> None:
     changed = {"extra-args": "--tensor-model-parallel-size 4"}
     assert "export PLAN_CHECK=warn" in files("megatron", CHECKED["megatron"], **changed)["start.sh"]
     assert "PLAN_CHECK" not in files("megatron", CHECKED["megatron"])["start.sh"]
+    saved = {"extra-args": "--save-interval 500 --eval-iters 10"}
+    assert "PLAN_CHECK" not in files("megatron", CHECKED["megatron"], **saved)["start.sh"]
 
 
 def test_options_of_torchtitan_after_its_release_count_tokens(monkeypatch: pytest.MonkeyPatch) -> None:

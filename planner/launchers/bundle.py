@@ -103,7 +103,8 @@ def _with_extra(job: LaunchJob, values: Mapping[str, str]) -> LaunchJob:
     extra = profiles.words(values[profiles.EXTRA.name])
     options = (f"--{name}={str(v).lower() if isinstance(v, bool) else v}" for name, v in job.options.items())
     lost = profiles.contradictions([*job.argv, *options], extra)
-    job = replace(job, environment={**(checks.WARN if lost else {}), **job.environment}, losses=(*job.losses, *lost))
+    changed = any(not checks.UNCHECKED_OPTION.match(loss.why) for loss in lost)
+    job = replace(job, environment={**(checks.WARN if changed else {}), **job.environment}, losses=(*job.losses, *lost))
     return replace(job, command=(*job.command, *extra), argv=(*job.argv, *extra))
 
 

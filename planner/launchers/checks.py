@@ -8,6 +8,7 @@ log (e591f30c). Modules that are exported whole (torchtitan's, Megatron-Bridge's
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +24,10 @@ NAME = "plan_check.py"
 UNHOOKED = '\ndef hook():\n    """Nothing: what is started compares by itself."""\n\n'
 WARN = {"PLAN_CHECK": "warn"}
 """Environment of a job that was changed on purpose: the check reports and continues."""
+UNCHECKED_OPTION = re.compile(
+    r"--(eval|save|load|log|data|train-iters|lr|learning_rate|tokenizer|exit|async|output|max_steps)"
+)
+"""Options that change neither the model nor the mesh: what contradicts them leaves the check as it is."""
 
 
 def planned(plan: Plan, whole: bool) -> dict[str, Any]:

@@ -40,6 +40,10 @@ def emit(plan: Plan, job: LaunchJob, values: Values) -> LaunchJob:
     )
 
 
+CLIPPING = 1.0
+"""Norm of gradients, as the Trainer clips without DeepSpeed, which clips only where its file says so."""
+
+
 def configuration(plan: Plan, values: Values) -> dict[str, Any]:
     """The plan as a DeepSpeed configuration."""
     p = plan.parallelism
@@ -47,6 +51,8 @@ def configuration(plan: Plan, values: Values) -> dict[str, Any]:
         "overlapping": plan.overlap.dp if p.zero_stage else None,
         "gathered_inside": p.dp_shard if p.zero_stage == 3 and p.zero_scope != EVERYWHERE else None,
         "partition": "uniform" if p.pp > 1 else None,
+        "job.clipping": CLIPPING,
+        "job.whole_weights": True if p.zero_stage == 3 else None,  # else a saved model has no weights
     }
     return table.nested(table.document(TABLE, table.plan_says(plan, values, decided)))
 
