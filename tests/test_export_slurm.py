@@ -23,7 +23,10 @@ def of_days(whole: Plan, days: float) -> Plan:
     return replace(whole, money=replace(whole.money, days=days))
 
 
-@pytest.mark.parametrize(("days", "limit", "jobs"), [(6.0, "", 1), (20.0, "", 4), (6.0, "24 h", 7), (0.5, "4h", 4)])
+@pytest.mark.parametrize(
+    ("days", "limit", "jobs"),
+    [(6.0, "", 1), (20.0, "", 4), (6.0, "24 h", 7), (6.0, "1-00:00:00", 7), (6.0, "24:00:00", 7), (0.5, "4h", 4)],
+)
 def test_a_run_that_outlasts_a_slurm_job_is_several_one_after_the_other(days: float, limit: str, jobs: int) -> None:
     """22 days with a tenth more, of 7 each: four. 159 h of 24 h each, of which 23.7 train: 7. 14 h of 3.7 h: four."""
     settings = given("megatron+slurm") | {"time-limit": limit}
@@ -84,11 +87,12 @@ def test_machines_without_an_image_install_what_they_start() -> None:
     """The releases that ``release_check.py`` takes; a site's image has them. SkyPilot mounts no folder of a node."""
     given_ = {**given("megatron+skypilot"), "megatron-lm": "/opt/it's"}
     task = yaml.safe_load(bundle(DENSE, parts("megatron+skypilot"), given_).files["task.yaml"])
-    install, fetch = task["setup"].splitlines()
+    stops, install, fetch = task["setup"].splitlines()
+    assert stops.startswith("set -e")
     assert install.startswith("python3 -m pip install 'torch==2.13.*' ")
     assert fetch.startswith("""[ -e '/opt/it'"'"'s' ] || git clone --depth 1 --branch core_v0.16.1 https://""")
     dstack = yaml.safe_load(bundle(DENSE, parts("megatron+dstack"), given("megatron+dstack")).files["task.dstack.yml"])
-    assert dstack["commands"][0].startswith("python3 -m pip install ")
+    assert re.match(r"set -e.*\npython3 -m pip install ", dstack["commands"][0])
     imaged = SiteProfile(container=ContainerProfile(image="train:26", mounts=("/data:/data",)))
     held = bundle(DENSE, parts("megatron+skypilot"), given_, site=imaged)
     assert "setup" not in held.files["task.yaml"]
@@ -103,3 +107,11 @@ def test_one_pool_of_a_mixed_cluster_asks_for_its_type() -> None:
         made, _ = plan_sources.bundles([whole], True, wanted)
         gpus[name] = re.findall("--gpus-per-node=(.*)", made[""].files["job.sbatch"])
     assert gpus == {"mixed": ["h100:8"], "set": ["hopper:8"], "alone": ["8"]}
+
+
+def test_several_data_sets_are_words_of_their_own() -> None:
+    """Megatron-LM takes weights and prefixes in turn; one path may hold spaces."""
+    asked = given("megatron")
+    mixed = bundle(DENSE, parts("megatron"), asked | {"data-path": "0.7 /data/a 0.3 /data/b"}).files["start.sh"]
+    spaced = bundle(DENSE, parts("megatron"), asked | {"data-path": "/my data/a"}).files["start.sh"]
+    assert "--data-path 0.7 /data/a 0.3 /data/b" in mixed and "--data-path '/my data/a'" in spaced

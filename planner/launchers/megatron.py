@@ -6,6 +6,7 @@ Flags read in, and tried on, NVIDIA/Megatron-LM core_v0.16.1 and d98e8a64 (0.20)
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -62,10 +63,18 @@ def facts(plan: Plan, values: Values) -> table.Facts:
         "graphs.scope": {"full": "full_iteration", "modules": captured(plan)}.get(plan.graphs or ""),
         "offloaded_modules": offloaded_modules(plan) or None,
         "started_from": values["load"] if plan.workload.method["kind"] == "finetune" else None,
+        "job.data-path": [word for pair in blend(values["data-path"]) for word in pair if word],
         **megatron_model.facts(shape, plan.workload.sequence, p.tp, values),
         **(megatron_hybrid.facts(plan) if hybrid else {}),
     }
     return table.plan_says(plan, values, decided)
+
+
+def blend(text: str) -> list[tuple[str, str]]:
+    """(weight, prefix) of each data set of ``0.7 /data/a 0.3 /data/b``; of a path alone, which may hold spaces."""
+    words = text.split()
+    several = len(words) > 1 and len(words) % 2 == 0 and all(re.fullmatch(r"\d*\.?\d+", word) for word in words[::2])
+    return list(zip(words[::2], words[1::2], strict=True)) if several else [("", text)]
 
 
 def dispatcher(plan: Plan) -> str | None:

@@ -101,6 +101,7 @@ def _facts(plan: Plan, values: Values) -> table.Facts:
     """What settings of the table say, of a plan and its job."""
     p = plan.parallelism
     listed = megatron.has_layout(plan)
+    sets = megatron.blend(values["data-path"])
     decided = {
         "pipeline_dtype": "torch.float16" if plan.precision == "fp16" else "torch.bfloat16" if p.pp > 1 else None,
         "vpp": p.vpp if p.vpp > 1 and not listed else None,
@@ -117,7 +118,7 @@ def _facts(plan: Plan, values: Values) -> table.Facts:
         "gather_overlap": megatron.gathers_beside(plan),
         "offloaded_share": plan_facts.offloaded_share(plan),
         "started_from": values["load"] if plan.workload.method["kind"] != "pretrain" else None,
-        "job.blend": [[values["data-path"]], None],
+        "job.blend": [[prefix for _, prefix in sets], [float(weight) for weight, _ in sets if weight] or None],
     }
     return table.plan_says(plan, values, decided)
 

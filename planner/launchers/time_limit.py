@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from planner.base.errors import WrongQuestion
 from planner.base.units import UnitError, parse
@@ -17,12 +18,16 @@ ENDING_S = 900.0
 
 
 def allowed_h(values: Values) -> float:
-    """Hours that one job may take: as set, or :data:`LONGEST_H`.
+    """Hours that one job may take: as set (``24 h``, or ``1-00:00:00`` as Slurm has it), or :data:`LONGEST_H`.
 
     Raises:
         WrongQuestion: the setting is no time, or too short for a start, a step and a checkpoint.
     """
     text = values[SETTING]
+    of_slurm = re.fullmatch(r"(?:(\d+)-)?(\d{1,4}):([0-5]\d):([0-5]\d)", text)
+    if of_slurm:
+        days, whole_h, minutes, seconds = (int(part or 0) for part in of_slurm.groups())
+        text = f"{(days * 24 + whole_h) * 3600 + minutes * 60 + seconds} s"
     try:
         hours = parse(text, "time") / 3600 if text else LONGEST_H
     except UnitError as error:
