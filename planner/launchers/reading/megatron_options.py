@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading.found_options import Options, number
@@ -40,6 +41,10 @@ REFUSED: Mapping[str, str] = TABLE.head["refused"]
 """Option -> what it is, where it changes shape or sharding and no plan has a field for it."""
 
 
+ALIKE = 0.9
+"""Share of letters from which on an unknown option is taken for a slip of the pen."""
+
+
 def refuse(flags: Options) -> None:
     """Refuses options that may change what a plan predicts and are not understood.
 
@@ -58,8 +63,12 @@ def refuse(flags: Options) -> None:
             f" and {len(unknown) - 8} more" if unknown[8:] else ""
         )
         ignored = " ".join(f"--ignore {name}" for name in unknown[:2])
+        others = [name for name in unknown if name not in READ]
+        misspelt = [word for name in others for word in get_close_matches(name, READ, 1, ALIKE)]
+        near = f"; did you mean --{misspelt[0]}?" if misspelt else ""
         raise WrongQuestion(
-            f"{names}: may change precision, memory or time, and no plan holds it; {ignored} prices the rest without"
+            f"{names}: may change precision, memory or time, and no plan holds it{near}; {ignored} prices the rest "
+            "without"
         )
 
 
