@@ -329,8 +329,9 @@ def test_commands_of_programs_read_the_file_that_they_name(command: str, expecte
         ),
         (
             {"deepspeed": "ds_z3_offload_config.json", "stage": "dpo"},
-            {"refused": "weights in host memory under stage dpo"},
+            {"task": "dpo", "runtime": "hf-trainer"},
         ),
+        ({"fsdp": "fsdp2"}, {"refused": "fsdp fsdp2: choose"}),
         ({"never_heard_of": 7}, {"refused": "never_heard_of 7: may change .* --ignore never_heard_of"}),
         ({"never_heard_of": False}, {"method": "lora"}),
     ],
@@ -507,3 +508,16 @@ def test_a_configuration_of_deepspeed_says_the_batch_that_options_do_not() -> No
     with pytest.raises(WrongQuestion, match="the last blocks, whole"):
         read(former)
     assert read({**former, "name_module_trainable": "all"}).method == "freeze:8"
+
+
+def test_what_a_file_behind_fsdp_says_counts(folder: Path) -> None:
+    """ms-swift's `--fsdp FILE` holds FSDP's words and its settings."""
+    config = {"fsdp": "full_shard auto_wrap", "fsdp_config": {"fsdp_version": 2, "activation_checkpointing": True}}
+    (folder / "fsdp2.json").write_text(json.dumps(config), encoding="utf-8")
+    command = "swift sft --model Qwen/Qwen3-8B --dataset x --gradient_checkpointing false --fsdp fsdp2.json"
+    found = reading.read("trainer", command)
+    assert (found.settings["zero"], found.settings["recompute"]) == (3, "full")
+    config["fsdp_config"]["activation_cpu_offload"] = True  # type: ignore[index]
+    (folder / "fsdp2.json").write_text(json.dumps(config), encoding="utf-8")
+    with pytest.raises(WrongQuestion, match="activation_cpu_offload: may change"):
+        reading.read("trainer", command)

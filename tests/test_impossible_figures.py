@@ -81,7 +81,8 @@ def test_layers_of_a_configuration(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_an_option_that_lacks_its_value(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("x").write_text("--training.seq_len 8 --parallelism.pipeline_parallel_schedule --x", encoding="utf-8")
+    text = "--training.seq_len 8 --parallelism.pipeline_parallel_schedule --training.steps 5"
+    Path("x").write_text(text, encoding="utf-8")
     answer = ask(capsys, "import x --from torchtitan --cluster dgx-h100:1 --model llama3-8b")
     assert (answer.code, "pipeline_parallel_schedule: needs a value" in answer.err) == (2, True)
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from planner.axes.values import WITH_WEIGHTS, offload_name
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading import megatron_family, program_source, trainer_keys
 from planner.launchers.reading.command import command
@@ -48,7 +47,14 @@ from planner.launchers.reading.trainer_programs import (
     todays,
     with_its_file,
 )
-from planner.launchers.reading.trainer_sharding import accelerate, fsdp_config, launched, sharding, with_files
+from planner.launchers.reading.trainer_sharding import (
+    accelerate,
+    fsdp_config,
+    launched,
+    sharding,
+    with_files,
+    with_fsdp_file,
+)
 from planner.schema.launcher_table import launcher_table
 
 BASES = {0: "lora", 4: "qlora", 8: "qlora:int8"}
@@ -162,6 +168,7 @@ def _read(dialect: Dialect, values: Values, folder: Path, *, trl: bool = True) -
         dialect, values = of_trl(values)
     if dialect.name == "llama-factory" and not values.keys().isdisjoint(megatron_family.adapter_marks()):
         return megatron_family.read_adapter(values)
+    values = with_fsdp_file(values, folder)
     trainer_keys.refuse(dialect, values)
     _refuse(dialect, values)
     sharded, assumed = sharding(values, folder)
@@ -184,11 +191,6 @@ def _read(dialect: Dialect, values: Values, folder: Path, *, trl: bool = True) -
         "recompute": "full" if _recomputes(dialect, values, folder) else "none",
     }
     settings |= {axis: size for axis in ("tp", "cp") if (size := _size(dialect, values, axis) or 1) > 1}
-    if task != "sft" and settings.get("offload") == offload_name(WITH_WEIGHTS):
-        raise WrongQuestion(
-            f"--from {dialect.name}: weights in host memory under stage {values.get('stage', 'dpo')!s:.20}: "
-            "no plan holds a second model there; --ignore deepspeed prices the rest on replicas"
-        )
     replicas = _size(dialect, values, "replicas") or 1
     if replicas > 1 and sharded.settings.get("zero"):
         settings["zero_scope"] = "node"

@@ -209,6 +209,21 @@ def _engine_file(folder: Path, name: str) -> tuple[str, list[str]]:
     return json.dumps(engine), [shipped_as] if name.endswith(".json") else []
 
 
+def with_fsdp_file(values: Values, folder: Path) -> Values:
+    """A configuration with what the file says that ``fsdp`` names (ms-swift: its words, and settings of FSDP's).
+
+    Raises:
+        WrongQuestion: there is no such file, or words that FSDP has not.
+    """
+    given = values.get("fsdp")
+    if isinstance(given, str) and given.endswith(".json"):
+        inner = mapping(named_file(folder, given))
+        values = {**values, "fsdp": None, **{key: inner[key] for key in ("fsdp", "fsdp_config") if key in inner}}
+    if wrong := [word for word in _words(values.get("fsdp")) if word not in (*FSDP, "auto_wrap", "offload", "true")]:
+        raise WrongQuestion(f"--from trainer: fsdp {wrong[0]:.40}: choose {', '.join(FSDP)}, auto_wrap, offload")
+    return values
+
+
 def fsdp_config(values: Values, folder: Path) -> dict[str, Any]:
     """FSDP's settings, their prefix left out, from the configuration or the file that it names.
 
