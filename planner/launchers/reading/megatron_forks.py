@@ -126,7 +126,9 @@ def forked(found: FoundOptions, settings: Mapping[str, object]) -> FoundOptions:
     whole = {**found.settings, **settings}
     neutral = {name: (row.spell(row.neutral), str(row.neutral)) for name, row in AXES.items()}
     kept = {
-        axis: value for axis, value in whole.items() if str(value) not in neutral[axis] or axis in ("zero", "micro")
+        axis: value
+        for axis, value in whole.items()
+        if str(value) not in neutral[axis] or axis in ("zero", "micro", "sequence_parallel")
     }
     kept.pop("dp_overlap", None)
     differs = tuple(text for text in found.differs if text != megatron.NARROW)  # as that runtime has them
