@@ -12,6 +12,7 @@ from planner.base import reading
 from planner.base.errors import WrongQuestion
 from planner.launchers.reading.shell import counts, sandbox, usage
 from planner.launchers.reading.shell.script import Branches, Script, script
+from planner.launchers.reading.shell.sourced import LARGEST
 from planner.models import files
 
 T = TypeVar("T")
@@ -37,8 +38,6 @@ class Started:
 
 
 WHAT = "a configuration of a job"
-LARGEST = 1_000_000
-"""Bytes of a file that is read: patterns and parsers take seconds for more."""
 AS_IT_IS = Started()
 """Without arguments, and only read."""
 

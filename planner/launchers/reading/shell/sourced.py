@@ -9,7 +9,8 @@ from pathlib import Path
 from planner.launchers.reading.shell.expansion import open_variable
 from planner.models.files import read_text
 
-_LARGEST = 1_000_000
+LARGEST = 1_000_000
+"""Bytes of a file that is read: patterns and parsers take seconds for more."""
 
 
 def text_of(name: str, folder: Path | None) -> str | None:
@@ -24,7 +25,7 @@ def text_of(name: str, folder: Path | None) -> str | None:
     if folder is None or not plain or open_variable(plain) or Path(plain).is_absolute():
         return None
     path = folder / plain
-    inside = path.is_file() and folder.resolve() in path.resolve().parents and path.stat().st_size < _LARGEST
+    inside = path.is_file() and folder.resolve() in path.resolve().parents and path.stat().st_size < LARGEST
     return read_text(path) if inside else None
 
 

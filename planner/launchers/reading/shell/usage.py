@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from planner.launchers.reading.shell.sourced import LARGEST
 from planner.models.files import read_text
 
 _ASKED = re.compile(r"=[\"']?\$(?:\{([1-9]\d?)\}|([1-9]))")
-_LARGEST = 1_000_000
 
 
 def asked(text: str) -> int:
@@ -50,5 +50,5 @@ def _texts(text: str, path: Path) -> Iterator[tuple[str, str]]:
     comments = [line.lstrip("# \t") for line in text.splitlines() if line.lstrip().startswith("#")]
     yield "a comment in it", "\n".join(comments)
     for readme in sorted(path.parent.glob("README*.md")):
-        if readme.is_file() and not readme.is_symlink() and readme.stat().st_size < _LARGEST:
+        if readme.is_file() and not readme.is_symlink() and readme.stat().st_size < LARGEST:
             yield readme.name, read_text(readme)
